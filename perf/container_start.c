@@ -105,12 +105,12 @@ static int run(const char *const argv[])
 		_exit(127);
 	}
 
-	int result = 0, status;
+	int rc = 0, status;
 	for (pid_t ended; (ended = waitpid(-1, &status, 0)) > 0 || errno == EINTR;)
 		if (ended == pid)
-			result = status;
+			rc = status;
 
-	return WIFEXITED(result) ? WEXITSTATUS(result) : 128;
+	return WIFEXITED(rc) ? WEXITSTATUS(rc) : 128;
 }
 
 static int shell(const char *script)

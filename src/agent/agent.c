@@ -311,21 +311,21 @@ static int agent_apply(const struct config *config, uint32_t *out_changed, void 
 	if (!agent->node)
 		return err_set(err, -ESHUTDOWN, "the agent is stopping");
 
-	int result = node_configure(agent->node, config, out_changed, err);
-	if (result == 0) {
+	int rc = node_configure(agent->node, config, out_changed, err);
+	if (rc == 0) {
 		vitals_configure(agent->vitals, config);
 		doors_reload(agent->doors);
 		agent_on_machine(agent); /* what was borrowed of the verdicts is gone */
 	}
 
-	return result;
+	return rc;
 }
 
-static void agent_reloaded(int result, uint32_t changed, const struct err *err, void *context)
+static void agent_reloaded(int rc, uint32_t changed, const struct err *err, void *context)
 {
 	struct agent *agent = context;
 	doors_register_again(agent->doors);
-	if (result == 0)
+	if (rc == 0)
 		doors_reload(agent->doors);
 	(void)notify_ready(&agent->notify);
 }
@@ -489,16 +489,16 @@ static void agent_done(struct agent *agent)
 static int agent_take_places(struct agent *agent, struct err *err)
 {
 	const struct agent_paths *paths = &agent->options->paths;
-	int result = agent_lock_check_socket(paths->socket, err);
-	if (result < 0)
-		return result;
+	int rc = agent_lock_check_socket(paths->socket, err);
+	if (rc < 0)
+		return rc;
 
 	agent->lock_fd = agent_lock_take(paths, err);
 	if (agent->lock_fd < 0)
 		return agent->lock_fd;
 
-	result = agent_lock_make_state(paths, agent->options->idle_exit_ns > 0, err);
-	return result < 0 ? result : store_check_place(paths->state_dir, 0, err);
+	rc = agent_lock_make_state(paths, agent->options->idle_exit_ns > 0, err);
+	return rc < 0 ? rc : store_check_place(paths->state_dir, 0, err);
 }
 
 static const int agent_signals[AGENT_SIGNALS] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR2};
@@ -553,16 +553,16 @@ static int agent_open_cluster(struct agent *agent, struct err *err)
 	    .published = agent_on_published,
 	    .context = agent,
 	};
-	int result = cluster_new(&cluster, &agent->cluster, err);
+	int rc = cluster_new(&cluster, &agent->cluster, err);
 	char text[ERR_TEXT_MAX];
 
-	if (result == 0 && *state->error)
+	if (rc == 0 && *state->error)
 		cluster_configuration(agent->cluster, RELOAD_REFUSED, state->error);
 	(void)snprintf(text, sizeof(text), "specified config %s does not exist", state->missing);
-	if (result == 0 && *state->missing)
+	if (rc == 0 && *state->missing)
 		cluster_configuration(agent->cluster, RELOAD_MISSING, text);
 
-	return result;
+	return rc;
 }
 
 static int agent_open_doors(struct agent *agent, struct err *err)
@@ -607,12 +607,12 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	    .noted = agent_on_configuration,
 	    .context = agent,
 	};
-	int result = reload_new(&reload, &agent->reload, err);
-	if (result == 0)
-		result = agent_open_cluster(agent, err);
+	int rc = reload_new(&reload, &agent->reload, err);
+	if (rc == 0)
+		rc = agent_open_cluster(agent, err);
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	const struct node_options node = {
 	    .loop = agent->loop,
@@ -637,21 +637,21 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	};
 
 	agent->begin_ns = loop_now_ns(agent->loop);
-	result = web_events_new(&agent->events, err);
-	if (result == 0)
-		result = vitals_new(&vitals, &agent->vitals, err);
-	if (result == 0)
-		result = node_new(&node, &agent->node, err);
+	rc = web_events_new(&agent->events, err);
+	if (rc == 0)
+		rc = vitals_new(&vitals, &agent->vitals, err);
+	if (rc == 0)
+		rc = node_new(&node, &agent->node, err);
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	const struct leases_options leases = {.storage = agent->storage,
 					      .log = agent->log,
 					      .state_dir = agent->options->paths.state_dir};
-	result = leases_new(&leases, &agent->leases, err);
-	if (result < 0)
-		return result;
+	rc = leases_new(&leases, &agent->leases, err);
+	if (rc < 0)
+		return rc;
 
 	return agent_open_doors(agent, err);
 }
@@ -665,9 +665,9 @@ static int agent_open_queue(struct agent *agent, struct err *err)
 	if (!named)
 		named = getenv("SLUICE_SUPERVISOR");
 
-	int result = libexec_find("sluice-supervise", "supervise", named, supervisor, err);
-	if (result < 0)
-		return result;
+	int rc = libexec_find("sluice-supervise", "supervise", named, supervisor, err);
+	if (rc < 0)
+		return rc;
 
 	struct err why = {0};
 
@@ -695,9 +695,9 @@ static int agent_open_queue(struct agent *agent, struct err *err)
 	    .context = agent,
 	};
 
-	result = queue_open(&queue, &agent->queue, err);
-	if (result < 0)
-		return result;
+	rc = queue_open(&queue, &agent->queue, err);
+	if (rc < 0)
+		return rc;
 
 	doors_set_queue(agent->doors, agent->queue);
 	agent_on_machine(agent);
@@ -779,23 +779,23 @@ static int agent_open(struct agent *agent, struct err *err)
 	if (notify_take_environment(&agent->notify, &ignored) < 0)
 		log_write(agent->log, LOG_LEVEL_WARNING, NULL, "%s", ignored.text);
 
-	int result = agent_take_places(agent, err);
-	if (result == 0)
-		result = agent_start_loop(agent, err);
-	if (result == 0)
-		result = agent_open_machine(agent, err);
-	if (result < 0)
-		return result;
+	int rc = agent_take_places(agent, err);
+	if (rc == 0)
+		rc = agent_start_loop(agent, err);
+	if (rc == 0)
+		rc = agent_open_machine(agent, err);
+	if (rc < 0)
+		return rc;
 
 	agent_register_first(agent);
 	if (agent->is_stopping)
 		return 0;
 
-	result = doors_open(agent->doors, err);
-	if (result == 0)
-		result = agent_open_queue(agent, err);
+	rc = doors_open(agent->doors, err);
+	if (rc == 0)
+		rc = agent_open_queue(agent, err);
 
-	return result < 0 ? result : agent_open_socket(agent, err);
+	return rc < 0 ? rc : agent_open_socket(agent, err);
 }
 
 int agent_run(const struct agent_options *options, struct err *err)
@@ -805,12 +805,12 @@ int agent_run(const struct agent_options *options, struct err *err)
 	agent.kubelet_directory = door_kubelet_directory(options->kubelet_socket);
 	process_prepare();
 
-	int result = agent_open(&agent, err);
-	if (result == 0 && !agent.is_stopping) {
+	int rc = agent_open(&agent, err);
+	if (rc == 0 && !agent.is_stopping) {
 		agent_ready(&agent);
-		result = loop_run(agent.loop, err);
+		rc = loop_run(agent.loop, err);
 	}
 
 	agent_done(&agent);
-	return agent.failure < 0 ? err_set(err, agent.failure, "%s", agent.why.text) : result;
+	return agent.failure < 0 ? err_set(err, agent.failure, "%s", agent.why.text) : rc;
 }

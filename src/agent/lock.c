@@ -51,17 +51,17 @@ static int lock_check_directory(int fd, const char *path, struct err *err)
 
 static int lock_open_directory(const char *path, mode_t mode, struct err *err)
 {
-	int result = file_mkdirs(path, mode, err);
-	if (result < 0)
-		return result;
+	int rc = file_mkdirs(path, mode, err);
+	if (rc < 0)
+		return rc;
 
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return err_set(err, -errno, "opening the directory '%s': %s", path,
 			       err_describe(-errno));
 
-	result = lock_check_directory(fd, path, err);
-	return result < 0 ? result : take_fd(&fd);
+	rc = lock_check_directory(fd, path, err);
+	return rc < 0 ? rc : take_fd(&fd);
 }
 
 /* The process that wrote its number there; 0: not known. */
@@ -131,9 +131,9 @@ int agent_lock_make_runtime(const struct agent_paths *paths, struct err *err)
 int agent_lock_take(const struct agent_paths *paths, struct err *err)
 {
 	char path[FILE_PATH_MAX], text[LOCK_NUMBER_MAX];
-	int result = file_path(path, err, "%s/agent.lock", paths->runtime_dir);
-	if (result < 0)
-		return result;
+	int rc = file_path(path, err, "%s/agent.lock", paths->runtime_dir);
+	if (rc < 0)
+		return rc;
 
 	_cleanup_close_ int directory = lock_open_runtime(paths, err);
 	if (directory < 0)
@@ -144,9 +144,9 @@ int agent_lock_take(const struct agent_paths *paths, struct err *err)
 	if (fd < 0)
 		return err_set(err, -errno, "opening '%s': %s", path, err_describe(-errno));
 
-	result = lock_wait(fd, path, err);
-	if (result < 0)
-		return result;
+	rc = lock_wait(fd, path, err);
+	if (rc < 0)
+		return rc;
 
 	int length = snprintf(text, sizeof(text), "%d\n", (int)getpid());
 

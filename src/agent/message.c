@@ -393,42 +393,41 @@ static int message_copy_text(const char *what, const void *from, size_t length, 
 
 static int message_fill_image(const Sluice__V1__JobSpec *message, struct spec *out, struct err *err)
 {
-	int result = message_copy_text("image's name", message->image, strlen(message->image),
-				       out->image, sizeof(out->image), err);
-	if (result == 0)
-		result = message_copy_text("container's directory", message->workdir,
-					   strlen(message->workdir), out->workdir,
-					   sizeof(out->workdir), err);
+	int rc = message_copy_text("image's name", message->image, strlen(message->image),
+				   out->image, sizeof(out->image), err);
+	if (rc == 0)
+		rc = message_copy_text("container's directory", message->workdir,
+				       strlen(message->workdir), out->workdir, sizeof(out->workdir),
+				       err);
 
-	if (result == 0 && message->pull[0] && spec_pull_from_string(message->pull, &out->pull) < 0)
+	if (rc == 0 && message->pull[0] && spec_pull_from_string(message->pull, &out->pull) < 0)
 		return err_set(err, -EINVAL, "'%.40s' is no way to pull an image", message->pull);
-	if (result == 0)
-		result = message_strings(message->volumes, message->n_volumes, "volume",
-					 &out->volumes, &out->volume_count, err);
-	if (result == 0)
-		result = message_strings(message->image_environment, message->n_image_environment,
-					 "variable", &out->image_environment,
-					 &out->image_environment_count, err);
+	if (rc == 0)
+		rc = message_strings(message->volumes, message->n_volumes, "volume", &out->volumes,
+				     &out->volume_count, err);
+	if (rc == 0)
+		rc = message_strings(message->image_environment, message->n_image_environment,
+				     "variable", &out->image_environment,
+				     &out->image_environment_count, err);
 
-	if (result == 0)
-		result = message_strings(message->tmpfs, message->n_tmpfs, "directory in memory",
-					 &out->tmpfs, &out->tmpfs_count, err);
-	if (result == 0)
-		result =
-		    message_copy_text("container's user", message->run_as, strlen(message->run_as),
-				      out->run_as, sizeof(out->run_as), err);
+	if (rc == 0)
+		rc = message_strings(message->tmpfs, message->n_tmpfs, "directory in memory",
+				     &out->tmpfs, &out->tmpfs_count, err);
+	if (rc == 0)
+		rc = message_copy_text("container's user", message->run_as, strlen(message->run_as),
+				       out->run_as, sizeof(out->run_as), err);
 
-	if (result == 0)
-		result = message_copy_text("image's name of the workers", message->worker_image,
-					   strlen(message->worker_image), out->worker_image,
-					   sizeof(out->worker_image), err);
+	if (rc == 0)
+		rc = message_copy_text("image's name of the workers", message->worker_image,
+				       strlen(message->worker_image), out->worker_image,
+				       sizeof(out->worker_image), err);
 
-	if (result == 0)
-		result = message_strings(message->worker_environment, message->n_worker_environment,
-					 "variable of the workers", &out->worker_environment,
-					 &out->worker_environment_count, err);
+	if (rc == 0)
+		rc = message_strings(message->worker_environment, message->n_worker_environment,
+				     "variable of the workers", &out->worker_environment,
+				     &out->worker_environment_count, err);
 
-	if (result == 0 && message->runtime[0] &&
+	if (rc == 0 && message->runtime[0] &&
 	    spec_runtime_from_string(message->runtime, &out->runtime) < 0)
 		return err_set(err, -EINVAL, "'%.40s' is no runtime of containers that is known",
 			       message->runtime);
@@ -437,31 +436,29 @@ static int message_fill_image(const Sluice__V1__JobSpec *message, struct spec *o
 	out->privileged = message->privileged;
 	out->selinux_off = message->selinux_off;
 
-	return result;
+	return rc;
 }
 
 static int message_fill_wants(const Sluice__V1__JobSpec *message, struct spec *out, struct err *err)
 {
-	int result = wants_parse(message->wants, strlen(message->wants), &out->wants, err);
-	if (result == 0)
-		result =
-		    message_copy_text("command for the end", message->on_end.data,
-				      message->on_end.len, out->on_end, sizeof(out->on_end), err);
+	int rc = wants_parse(message->wants, strlen(message->wants), &out->wants, err);
+	if (rc == 0)
+		rc = message_copy_text("command for the end", message->on_end.data,
+				       message->on_end.len, out->on_end, sizeof(out->on_end), err);
 
-	if (result == 0)
-		result =
-		    message_copy_text("file for output", message->output.data, message->output.len,
-				      out->output, sizeof(out->output), err);
+	if (rc == 0)
+		rc = message_copy_text("file for output", message->output.data, message->output.len,
+				       out->output, sizeof(out->output), err);
 
-	if (result == 0)
-		result = message_copy_text("port", message->port, strlen(message->port), out->port,
-					   sizeof(out->port), err);
+	if (rc == 0)
+		rc = message_copy_text("port", message->port, strlen(message->port), out->port,
+				       sizeof(out->port), err);
 
 	out->wants.time_ns = message->deadline_ns;
 	out->pty = message->pty;
 	out->memlock = message->memlock;
 
-	return result;
+	return rc;
 }
 
 static int message_fill_spec(const Sluice__V1__JobSpec *message,
@@ -479,49 +476,48 @@ static int message_fill_spec(const Sluice__V1__JobSpec *message,
 	out->ignore_outsiders = message->ignore_outsiders;
 	out->gpus_if_any = message->gpus_if_any;
 
-	int result = message_caller_groups(caller, out, err);
-	if (result == 0)
-		result = message_copy_text("name", message->name, strlen(message->name), out->name,
-					   sizeof(out->name), err);
-	if (result == 0)
-		result =
-		    message_copy_text("list of GPUs", message->gpu_ids, strlen(message->gpu_ids),
-				      out->ids, sizeof(out->ids), err);
+	int rc = message_caller_groups(caller, out, err);
+	if (rc == 0)
+		rc = message_copy_text("name", message->name, strlen(message->name), out->name,
+				       sizeof(out->name), err);
+	if (rc == 0)
+		rc = message_copy_text("list of GPUs", message->gpu_ids, strlen(message->gpu_ids),
+				       out->ids, sizeof(out->ids), err);
 
-	if (result == 0)
-		result = message_copy_text("list of resources", message->resources,
-					   strlen(message->resources), out->resources,
-					   sizeof(out->resources), err);
+	if (rc == 0)
+		rc = message_copy_text("list of resources", message->resources,
+				       strlen(message->resources), out->resources,
+				       sizeof(out->resources), err);
 
-	if (result == 0)
-		result = message_copy_text("directory's name", message->directory.data,
-					   message->directory.len, out->directory,
-					   sizeof(out->directory), err);
+	if (rc == 0)
+		rc = message_copy_text("directory's name", message->directory.data,
+				       message->directory.len, out->directory,
+				       sizeof(out->directory), err);
 
-	if (result == 0)
-		result = message_strings(message->argv, message->n_argv, "argument", &out->argv,
-					 &out->argc, err);
-	if (result == 0)
-		result = message_strings(message->environment, message->n_environment, "variable",
-					 &out->environment, &out->environment_count, err);
-	if (result == 0)
-		result = message_fill_image(message, out, err);
-	if (result == 0)
-		result = message_fill_wants(message, out, err);
+	if (rc == 0)
+		rc = message_strings(message->argv, message->n_argv, "argument", &out->argv,
+				     &out->argc, err);
+	if (rc == 0)
+		rc = message_strings(message->environment, message->n_environment, "variable",
+				     &out->environment, &out->environment_count, err);
+	if (rc == 0)
+		rc = message_fill_image(message, out, err);
+	if (rc == 0)
+		rc = message_fill_wants(message, out, err);
 
-	return result < 0 ? result : message_limits(message, caller, out, err);
+	return rc < 0 ? rc : message_limits(message, caller, out, err);
 }
 
 int message_to_spec(const Sluice__V1__JobSpec *message, const struct message_caller *caller,
 		    struct spec *out, struct err *err)
 {
 	spec_init(out);
-	int result = message_fill_spec(message, caller, out, err);
-	if (result < 0) {
+	int rc = message_fill_spec(message, caller, out, err);
+	if (rc < 0) {
 		spec_done(out);
 		spec_init(out);
 	}
-	return result;
+	return rc;
 }
 
 /* --- GPUs ------------------------------------------------------------------------------------ */

@@ -105,10 +105,10 @@ static void node_renew_policy(struct node *node)
 {
 	struct policy *policy;
 	struct err err = {0};
-	int result = node_make_policy(node, node->config, &policy, &err);
+	int rc = node_make_policy(node, node->config, &policy, &err);
 
 	(void)node_take_policy(node, policy);
-	if (result == 0)
+	if (rc == 0)
 		return;
 
 	log_write(node->options.log, LOG_LEVEL_ERROR, NULL,
@@ -122,9 +122,9 @@ int node_configure(struct node *node, const struct config *config, uint32_t *out
 		   struct err *err)
 {
 	struct policy *policy;
-	int result = node_make_policy(node, config, &policy, err);
-	if (result < 0)
-		return result;
+	int rc = node_make_policy(node, config, &policy, err);
+	if (rc < 0)
+		return rc;
 
 	node->config = config;
 	*out_changed = node_take_policy(node, policy);
@@ -251,9 +251,9 @@ static void node_on_probe(int fd, unsigned events, void *context)
 	bool is_new = false;
 	struct probe_event event;
 	struct err err = {0};
-	int result;
+	int rc;
 
-	while ((result = probe_client_next(node->client, &event, &err)) > 0) {
+	while ((rc = probe_client_next(node->client, &event, &err)) > 0) {
 		if (node->options.event)
 			node->options.event(&event, node->options.context);
 		node_take_event(node, &event);
@@ -263,7 +263,7 @@ static void node_on_probe(int fd, unsigned events, void *context)
 		is_new = true;
 	}
 
-	if (result < 0) {
+	if (rc < 0) {
 		log_write(node->options.log, LOG_LEVEL_ERROR, NULL,
 			  "the GPUs cannot be watched: %s", err.text);
 		node_stop_probe(node);
@@ -404,8 +404,8 @@ static void node_start_probe(struct node *node)
 	    .kernel_log = node->options.kernel_log,
 	};
 	struct err err = {0};
-	int result = probe_client_start(&options, &node->client, &err);
-	if (result == 0) {
+	int rc = probe_client_start(&options, &node->client, &err);
+	if (rc == 0) {
 		node->watch = loop_fd_new(node->options.loop, probe_client_fd(node->client),
 					  LOOP_READ, node_on_probe, node, &err);
 		if (node->watch)

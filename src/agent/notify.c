@@ -63,11 +63,11 @@ int notify_init(struct notify *out, const struct notify_environment *environment
 		return err_set(err, -EINVAL, "WATCHDOG_PID is no process: '%.32s'",
 			       environment->watchdog_pid);
 
-	int result = notify_connect(environment->socket, &out->fd, err);
-	if (result == 0 && (pid == 0 || pid == (uint64_t)getpid()))
+	int rc = notify_connect(environment->socket, &out->fd, err);
+	if (rc == 0 && (pid == 0 || pid == (uint64_t)getpid()))
 		out->watchdog_ns = usec * CLOCK_NS_PER_US;
 
-	return result;
+	return rc;
 }
 
 int notify_take_environment(struct notify *out, struct err *err)
@@ -77,13 +77,13 @@ int notify_take_environment(struct notify *out, struct err *err)
 	    .watchdog_usec = getenv("WATCHDOG_USEC"),
 	    .watchdog_pid = getenv("WATCHDOG_PID"),
 	};
-	int result = notify_init(out, &environment, err);
+	int rc = notify_init(out, &environment, err);
 
 	(void)unsetenv("NOTIFY_SOCKET");
 	(void)unsetenv("WATCHDOG_USEC");
 	(void)unsetenv("WATCHDOG_PID");
 
-	return result;
+	return rc;
 }
 
 void notify_done(struct notify *notify)

@@ -81,8 +81,8 @@ static int paths_runtime(const char *state_dir, bool is_system, char out[FILE_PA
 	if (session && session[0] == '/' && paths_is_own(session))
 		return file_path(out, err, "%s/sluice", session);
 
-	int result = file_path(out, err, "/run/user/%u", (unsigned)geteuid());
-	if (result == 0 && paths_is_own(out))
+	int rc = file_path(out, err, "/run/user/%u", (unsigned)geteuid());
+	if (rc == 0 && paths_is_own(out))
 		return file_path(out, err, "/run/user/%u/sluice", (unsigned)geteuid());
 
 	return file_path(out, err, "%s/run", state_dir);
@@ -112,8 +112,8 @@ int agent_paths_places(const char *given, char out[AGENT_PATHS_PLACES][FILE_PATH
 	*out_named = chosen != NULL;
 
 	if (chosen) {
-		int result = paths_absolute(chosen, out[0], err);
-		return result < 0 ? result : 1;
+		int rc = paths_absolute(chosen, out[0], err);
+		return rc < 0 ? rc : 1;
 	}
 
 	const char *root = paths_variable("SLUICE_ROOT");
@@ -127,8 +127,8 @@ int agent_paths_places(const char *given, char out[AGENT_PATHS_PLACES][FILE_PATH
 			count++;
 	}
 
-	int result = file_path(out[count], err, "%s/etc/" PATHS_CONFIG_NAME, root ? root : "");
-	return result < 0 ? result : count + 1;
+	int rc = file_path(out[count], err, "%s/etc/" PATHS_CONFIG_NAME, root ? root : "");
+	return rc < 0 ? rc : count + 1;
 }
 
 int agent_paths_config(const char *given, char out[FILE_PATH_MAX], struct err *err)
@@ -155,33 +155,33 @@ int agent_paths_find(const struct agent_paths_given *given, struct agent_paths *
 	const char *state = paths_chosen(given->state_dir, "SLUICE_STATE_DIR");
 	const char *runtime = paths_chosen(given->runtime_dir, "SLUICE_RUNTIME_DIR");
 	const char *socket = paths_chosen(given->socket, "SLUICE_SOCKET");
-	int result;
+	int rc;
 
 	if (state)
-		result = paths_absolute(state, paths.state_dir, err);
+		rc = paths_absolute(state, paths.state_dir, err);
 	else if (paths.is_system)
-		result = file_path(paths.state_dir, err, "%s", PATHS_SYSTEM_STATE);
+		rc = file_path(paths.state_dir, err, "%s", PATHS_SYSTEM_STATE);
 	else
-		result = paths_home("XDG_STATE_HOME", ".local/state", paths.state_dir, err);
+		rc = paths_home("XDG_STATE_HOME", ".local/state", paths.state_dir, err);
 
-	if (result == 0)
-		result = runtime ? paths_absolute(runtime, paths.runtime_dir, err)
-				 : paths_runtime(paths.state_dir, paths.is_system,
-						 paths.runtime_dir, err);
+	if (rc == 0)
+		rc = runtime
+			 ? paths_absolute(runtime, paths.runtime_dir, err)
+			 : paths_runtime(paths.state_dir, paths.is_system, paths.runtime_dir, err);
 
-	if (result == 0)
-		result = socket ? paths_absolute(socket, paths.socket, err)
-				: file_path(paths.socket, err, "%s/%s", paths.runtime_dir,
-					    PATHS_SOCKET_NAME);
+	if (rc == 0)
+		rc = socket ? paths_absolute(socket, paths.socket, err)
+			    : file_path(paths.socket, err, "%s/%s", paths.runtime_dir,
+					PATHS_SOCKET_NAME);
 
-	if (result == 0)
-		result = paths_check_socket(paths.socket, socket != NULL, err);
-	if (result == 0)
-		result = agent_paths_config(given->config, paths.config, err);
-	if (result == 0)
+	if (rc == 0)
+		rc = paths_check_socket(paths.socket, socket != NULL, err);
+	if (rc == 0)
+		rc = agent_paths_config(given->config, paths.config, err);
+	if (rc == 0)
 		*out = paths;
 
-	return result;
+	return rc;
 }
 
 /* Whether something listens there, whose name fits into an address: 0, -ECONNREFUSED (nothing, or
@@ -219,21 +219,21 @@ int agent_paths_client(const char *given, char out[FILE_PATH_MAX], struct err *e
 	if (!is_named && paths_connect(system, NULL) == 0)
 		return file_path(out, err, "%s", system);
 
-	int result;
+	int rc;
 
 	if (socket) {
 		/* Named outright: neither a home nor any other place is needed. */
-		result = paths_absolute(socket, out, err);
+		rc = paths_absolute(socket, out, err);
 	} else {
-		result = agent_paths_find(&by_user, &paths, err);
-		if (result == 0)
+		rc = agent_paths_find(&by_user, &paths, err);
+		if (rc == 0)
 			memcpy(out, paths.socket, sizeof(paths.socket));
 	}
 
-	if (result == 0)
-		result = paths_check_socket(out, socket != NULL, err);
+	if (rc == 0)
+		rc = paths_check_socket(out, socket != NULL, err);
 
-	return result < 0 ? result : paths_connect(out, err);
+	return rc < 0 ? rc : paths_connect(out, err);
 }
 
 bool agent_paths_is_on_demand(void)

@@ -122,11 +122,10 @@ static int reload_find_chosen(const struct reload *reload, const struct reload_q
 	if (reload->watch)
 		filewatch_plan_directory(reload->watch, rules->directory, &out->plan);
 
-	int result =
-	    choice_make(rules, question->label, question->has_running ? question->running : NULL,
-			&out->choice, err);
-	if (result < 0)
-		return result;
+	int rc = choice_make(rules, question->label,
+			     question->has_running ? question->running : NULL, &out->choice, err);
+	if (rc < 0)
+		return rc;
 	if (reload->watch && out->choice.path[0] != '\0')
 		filewatch_plan_file(reload->watch, out->choice.path, &out->plan);
 
@@ -142,20 +141,19 @@ static int reload_find_chosen(const struct reload *reload, const struct reload_q
 static int reload_fetch(const struct reload *reload, const struct reload_question *question,
 			struct reload_answer *out, struct err *err)
 {
-	int result = reload->options.rules.directory
-			 ? reload_find_chosen(reload, question, out, err)
-			 : reload_find_one(reload, out, err);
-	if (result < 0)
-		return result;
+	int rc = reload->options.rules.directory ? reload_find_chosen(reload, question, out, err)
+						 : reload_find_one(reload, out, err);
+	if (rc < 0)
+		return rc;
 
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, YAML_TEXT_MAX);
 
 	const char *path = out->choice.path;
 	if (*path != '\0')
-		result = file_read(path, &text, err);
-	if (result < 0)
-		return result;
+		rc = file_read(path, &text, err);
+	if (rc < 0)
+		return rc;
 
 	memcpy(out->sight.path, path, sizeof(out->sight.path));
 	out->sight.length = text.length;
@@ -192,17 +190,17 @@ static void reload_recall(struct reload *reload)
 	if (!reload_remembers(reload))
 		return;
 
-	int result = reload_memory_path(reload, path, &err);
-	if (result == 0)
-		result = file_read(path, &text, &err);
+	int rc = reload_memory_path(reload, path, &err);
+	if (rc == 0)
+		rc = file_read(path, &text, &err);
 
-	if (result == 0) {
-		result = choice_memory_parse(buf_text(&text), text.length, &reload->memory, &err);
-		if (result < 0)
+	if (rc == 0) {
+		rc = choice_memory_parse(buf_text(&text), text.length, &reload->memory, &err);
+		if (rc < 0)
 			(void)err_wrap(&err, "'%s'", path);
 	}
 
-	if (result < 0 && result != -ENOENT)
+	if (rc < 0 && rc != -ENOENT)
 		log_write(reload->options.log, LOG_LEVEL_WARNING, NULL,
 			  "which configuration was chosen before is not known: %s", err.text);
 	if (reload->options.awaits_label)
@@ -217,31 +215,31 @@ static int reload_save_work(void *context)
 	_cleanup_buf_ struct buf text;
 
 	buf_init(&text, CHOICE_MEMORY_MAX);
-	int result = reload_memory_path(reload, path, &reload->save_error);
-	if (result == 0 && choice_memory_format(&reload->written, &text) < 0)
-		result = err_set(&reload->save_error, -ENOMEM, "out of memory");
-	if (result == 0)
-		result = file_write_atomic(path, text.data, text.length, 0644, &reload->save_error);
+	int rc = reload_memory_path(reload, path, &reload->save_error);
+	if (rc == 0 && choice_memory_format(&reload->written, &text) < 0)
+		rc = err_set(&reload->save_error, -ENOMEM, "out of memory");
+	if (rc == 0)
+		rc = file_write_atomic(path, text.data, text.length, 0644, &reload->save_error);
 
-	return result;
+	return rc;
 }
 
 static void reload_save(struct reload *reload);
 
-static void reload_on_saved(void *context, int result)
+static void reload_on_saved(void *context, int rc)
 {
 	struct reload *reload = context;
 	reload->is_saving = false;
 
-	if (result == 0)
+	if (rc == 0)
 		reload->memory = reload->written;
 	else if (!reload->save_failed)
 		log_write(reload->options.log, LOG_LEVEL_WARNING, NULL,
 			  "which configuration is chosen is lost with a restart: %s",
 			  reload->save_error.text);
 
-	reload->save_failed = result < 0;
-	if (result == 0)
+	reload->save_failed = rc < 0;
+	if (rc == 0)
 		reload_save(reload); /* it may be another meanwhile */
 }
 
@@ -344,14 +342,14 @@ static void reload_set_missing(struct reload *reload, const struct choice *choic
 	reload_note(reload, RELOAD_MISSING, text);
 }
 
-static void reload_refused(struct reload *reload, const struct reload_attempt *attempt, int result)
+static void reload_refused(struct reload *reload, const struct reload_attempt *attempt, int rc)
 {
 	/* Seen once and for all, unless it was not its own fault. */
-	if (result == -ENOMEM || result == -ESHUTDOWN)
+	if (rc == -ENOMEM || rc == -ESHUTDOWN)
 		reload->sight.is_known = false;
 
 	bool is_news = strcmp(reload->state.error, attempt->err.text) != 0;
-	if (result == -ESHUTDOWN || (attempt->is_look && !is_news))
+	if (rc == -ESHUTDOWN || (attempt->is_look && !is_news))
 		return;
 
 	log_write(reload->options.log, LOG_LEVEL_ERROR, NULL,
@@ -382,11 +380,11 @@ static int reload_apply(struct reload *reload, struct reload_attempt *attempt,
 			uint32_t *out_changed)
 {
 	struct reload_answer *answer = &attempt->answer;
-	int result = reload->options.apply(answer->config, out_changed, reload->options.context,
-					   &attempt->err);
-	if (result < 0) {
+	int rc = reload->options.apply(answer->config, out_changed, reload->options.context,
+				       &attempt->err);
+	if (rc < 0) {
 		answer->config = config_free(answer->config);
-		return result;
+		return rc;
 	}
 
 	reload_log_differences(reload, reload->config, answer->config);
@@ -402,7 +400,7 @@ static int reload_apply(struct reload *reload, struct reload_attempt *attempt,
 
 static void reload_look(struct reload *reload);
 
-static void reload_on_read(void *context, int result)
+static void reload_on_read(void *context, int rc)
 {
 	struct reload_attempt *attempt = context;
 	struct reload *reload = attempt->reload;
@@ -414,16 +412,16 @@ static void reload_on_read(void *context, int result)
 		filewatch_set(reload->watch, &answer->plan);
 	reload->sight = answer->sight;
 
-	if (result == 0 || answer->choice.name[0] != '\0')
+	if (rc == 0 || answer->choice.name[0] != '\0')
 		reload_set_missing(reload, &answer->choice);
-	if (result == 0 && !answer->is_same)
-		result = reload_apply(reload, attempt, &changed);
-	if (result < 0)
-		reload_refused(reload, attempt, result);
+	if (rc == 0 && !answer->is_same)
+		rc = reload_apply(reload, attempt, &changed);
+	if (rc < 0)
+		reload_refused(reload, attempt, rc);
 	reload_save(reload);
 
 	if (attempt->done)
-		attempt->done(result, changed, &attempt->err, attempt->context);
+		attempt->done(rc, changed, &attempt->err, attempt->context);
 
 	if (attempt->is_look) {
 		reload->is_looking = false;
@@ -460,10 +458,10 @@ static struct reload_attempt *reload_attempt_new(struct reload *reload, struct e
 /* `attempt` is given. */
 static int reload_submit(struct reload *reload, struct reload_attempt *attempt, struct err *err)
 {
-	int result = storage_submit(reload->options.storage, &attempt->job, err);
-	if (result < 0) {
+	int rc = storage_submit(reload->options.storage, &attempt->job, err);
+	if (rc < 0) {
 		free(attempt);
-		return result;
+		return rc;
 	}
 
 	attempt->next = reload->attempts;
@@ -541,11 +539,11 @@ static int reload_read_first(struct reload *reload, struct reload_answer *answer
 	memcpy(question.label, reload->label, sizeof(question.label));
 	memcpy(question.running, reload->memory.name, sizeof(question.running));
 
-	int result = reload_fetch(reload, &question, answer, why);
+	int rc = reload_fetch(reload, &question, answer, why);
 	bool is_gone = answer->choice.name[0] != '\0' && answer->choice.path[0] == '\0';
 	bool is_other = strcmp(answer->choice.name, reload->memory.name) != 0;
-	if (result == 0 || !reload->memory.is_known || (!is_gone && !is_other))
-		return result;
+	if (rc == 0 || !reload->memory.is_known || (!is_gone && !is_other))
+		return rc;
 
 	struct reload_answer second = {.is_same = false};
 	struct err again = {0};
@@ -556,7 +554,7 @@ static int reload_read_first(struct reload *reload, struct reload_answer *answer
 		memcpy(question.label, reload->memory.name, sizeof(question.label));
 
 	if (reload_fetch(reload, &question, &second, &again) < 0)
-		return result;
+		return rc;
 
 	if (!is_gone) {
 		log_write(reload->options.log, LOG_LEVEL_ERROR, NULL,
@@ -586,9 +584,9 @@ static int reload_begin(struct reload *reload, struct err *err)
 	reload_recall(reload);
 	struct reload_answer answer = {.is_same = false};
 	struct err why = {0};
-	int result = reload_read_first(reload, &answer, &why);
-	if (result < 0)
-		return err_set(err, result, "%s", why.text);
+	int rc = reload_read_first(reload, &answer, &why);
+	if (rc < 0)
+		return err_set(err, rc, "%s", why.text);
 
 	memcpy(error, reload->state.error, sizeof(error));
 	reload_take(reload, &answer);
@@ -616,10 +614,10 @@ int reload_new(const struct reload_options *options, struct reload **out, struct
 		reload->overrides = *options->overrides;
 	config_overrides_environment(&reload->overrides);
 
-	int result = reload_begin(reload, err);
-	if (result < 0) {
+	int rc = reload_begin(reload, err);
+	if (rc < 0) {
 		(void)reload_free(reload);
-		return result;
+		return rc;
 	}
 
 	reload->options.noted = options->noted;

@@ -93,7 +93,7 @@ static int socket_record_remove(const struct notes *noted, const struct notes *k
 				void (*removed)(const char *path, void *context), void *context,
 				struct err *err)
 {
-	int result = 0;
+	int rc = 0;
 
 	for (size_t i = 0; i < noted->count; i++) {
 		const char *path = noted->items[i];
@@ -103,14 +103,14 @@ static int socket_record_remove(const struct notes *noted, const struct notes *k
 		if (unlink(path) == 0) {
 			if (removed)
 				removed(path, context);
-		} else if (errno != ENOENT && result == 0) {
+		} else if (errno != ENOENT && rc == 0) {
 			int code = -errno;
-			result = err_set(err, code, "cannot remove the socket '%s': %s", path,
-					 err_describe(code));
+			rc = err_set(err, code, "cannot remove the socket '%s': %s", path,
+				     err_describe(code));
 		}
 	}
 
-	return result;
+	return rc;
 }
 
 int socket_record_clean(const char *state_dir, const struct notes *kept,
@@ -159,12 +159,12 @@ static int socket_record_work(void *context)
 	return file_write_atomic(record->path, buf_text(&text), text.length, 0600, &record->err);
 }
 
-static void socket_record_done(void *context, int result)
+static void socket_record_done(void *context, int rc)
 {
 	struct socket_record *record = context;
 	record->is_running = false;
-	record->is_written = result == 0;
-	if (result < 0)
+	record->is_written = rc == 0;
+	if (rc < 0)
 		log_write(record->options.log, LOG_LEVEL_DEBUG, NULL,
 			  "the sockets in the kubelet's directory are not noted: %s",
 			  record->err.text);

@@ -171,16 +171,16 @@ static int vitals_save_work(void *context)
 
 static void vitals_save(struct vitals *vitals);
 
-static void vitals_save_done(void *context, int result)
+static void vitals_save_done(void *context, int rc)
 {
 	struct vitals *vitals = context;
 	vitals->is_saving = false;
-	if (result < 0 && !vitals->save_failed)
+	if (rc < 0 && !vitals->save_failed)
 		log_write(vitals->options.log, LOG_LEVEL_ERROR, NULL,
 			  "what is held against the GPUs would not outlive the agent: %s",
 			  vitals->save_err.text);
 
-	vitals->save_failed = result < 0;
+	vitals->save_failed = rc < 0;
 	vitals_save(vitals);
 }
 

@@ -91,9 +91,9 @@ static int compare_one(struct compare *self, const char *what, bool is_b, struct
 	if (plan->cooldown_ns > 0 && self->done > 0)
 		compare_rest(plan->cooldown_ns);
 
-	int result = compare_set_up(is_b ? plan->setup_b : plan->setup_a, is_b ? "B" : "A", err);
-	if (result < 0)
-		return result;
+	int rc = compare_set_up(is_b ? plan->setup_b : plan->setup_a, is_b ? "B" : "A", err);
+	if (rc < 0)
+		return rc;
 
 	struct runner_options options = {.command = is_b ? plan->b : plan->a,
 					 .result_path = plan->result_path,
@@ -103,13 +103,13 @@ static int compare_one(struct compare *self, const char *what, bool is_b, struct
 					 .is_nccl_table = plan->is_nccl_table,
 					 .is_mllog = plan->is_mllog,
 					 .shows_output = plan->shows_output};
-	result = runner_run(&options, run, err);
+	rc = runner_run(&options, run, err);
 	self->done++;
 
-	if (result == 0 && plan->look)
+	if (rc == 0 && plan->look)
 		plan->look(run, plan->context);
 
-	return result;
+	return rc;
 }
 
 static int compare_warm_up(struct compare *self, struct err *err)
@@ -281,8 +281,8 @@ static int compare_judge_metric(const struct compare_pairs *pairs, const char *m
 					    .higher_is_better = out->higher_is_better,
 					    .margin = margin,
 					    .looks = looks};
-	int result = verdict_make(&question, &out->verdict, err);
-	if (result < 0)
+	int rc = verdict_make(&question, &out->verdict, err);
+	if (rc < 0)
 		return err_wrap(err, "the metric '%s'", metric);
 
 	out->median_a = compare_median(pairs->a, pairs->count, metric, room);
@@ -297,9 +297,9 @@ static int compare_correct(struct compare_outcome *out, struct err *err)
 	for (size_t i = 0; i < out->judgement_count; i++)
 		p[i] = out->judgements[i].verdict.p;
 
-	int result = stats_holm(p, out->judgement_count, err);
+	int rc = stats_holm(p, out->judgement_count, err);
 
-	for (size_t i = 0; result == 0 && i < out->judgement_count; i++) {
+	for (size_t i = 0; rc == 0 && i < out->judgement_count; i++) {
 		struct compare_judgement *judgement = &out->judgements[i];
 		struct verdict *verdict = &judgement->verdict;
 
@@ -314,7 +314,7 @@ static int compare_correct(struct compare_outcome *out, struct err *err)
 			verdict->kind = VERDICT_EQUIVALENT;
 	}
 
-	return result;
+	return rc;
 }
 
 static void compare_look_for_failures(struct compare_outcome *out, const struct result *runs)
@@ -335,12 +335,12 @@ static void compare_look_for_failures(struct compare_outcome *out, const struct 
 static int compare_calibrate(struct compare_outcome *out, double margin, struct err *err)
 {
 	struct compare_pairs pairs;
-	int result = compare_pairs_of(&out->calibration, &pairs, err);
+	int rc = compare_pairs_of(&out->calibration, &pairs, err);
 
-	for (size_t i = 0; result == 0 && i < out->judgement_count; i++) {
+	for (size_t i = 0; rc == 0 && i < out->judgement_count; i++) {
 		struct compare_judgement *judgement = &out->judgements[i], same = {0};
-		result = compare_judge_metric(&pairs, judgement->metric, margin, 1, &same, err);
-		if (result < 0)
+		rc = compare_judge_metric(&pairs, judgement->metric, margin, 1, &same, err);
+		if (rc < 0)
 			break;
 
 		judgement->has_calibration = true;
@@ -350,38 +350,37 @@ static int compare_calibrate(struct compare_outcome *out, double margin, struct 
 	}
 
 	compare_pairs_done(&pairs);
-	return result;
+	return rc;
 }
 
 static int compare_judge(struct compare_outcome *out, const struct compare_pairs *pairs,
 			 double margin, const char *const *metrics, size_t count, struct err *err)
 {
-	int result = 0;
+	int rc = 0;
 
 	out->judgement_count = 0;
-	for (size_t i = 0; result == 0 && i < count; i++) {
+	for (size_t i = 0; rc == 0 && i < count; i++) {
 		struct compare_judgement judgement = {.p_corrected = 1};
-		result =
-		    compare_judge_metric(pairs, metrics[i], margin, out->looks, &judgement, err);
-		if (result == 0)
+		rc = compare_judge_metric(pairs, metrics[i], margin, out->looks, &judgement, err);
+		if (rc == 0)
 			out->judgements[out->judgement_count++] = judgement;
 	}
 
-	if (result == 0)
-		result = compare_correct(out, err);
-	if (result == 0 && out->calibration.run_count > 0)
-		result = compare_calibrate(out, margin, err);
+	if (rc == 0)
+		rc = compare_correct(out, err);
+	if (rc == 0 && out->calibration.run_count > 0)
+		rc = compare_calibrate(out, margin, err);
 
-	return result;
+	return rc;
 }
 
 static int compare_judge_plan(const struct compare_plan *plan, struct compare_outcome *out,
 			      struct err *err)
 {
 	struct compare_pairs pairs;
-	int result = compare_pairs_of(&out->runs, &pairs, err);
-	if (result < 0)
-		return result;
+	int rc = compare_pairs_of(&out->runs, &pairs, err);
+	if (rc < 0)
+		return rc;
 
 	out->failed_runs = out->disturbed_runs = 0;
 	out->failure = NULL;
@@ -389,11 +388,11 @@ static int compare_judge_plan(const struct compare_plan *plan, struct compare_ou
 	compare_look_for_failures(out, &out->runs);
 
 	if (out->failed_runs == 0)
-		result = compare_judge(out, &pairs, plan->margin, plan->metrics, plan->metric_count,
-				       err);
+		rc = compare_judge(out, &pairs, plan->margin, plan->metrics, plan->metric_count,
+				   err);
 
 	compare_pairs_done(&pairs);
-	return result;
+	return rc;
 }
 
 static int compare_check_pairs(const struct result *runs, struct err *err)
@@ -409,11 +408,11 @@ static int compare_check_pairs(const struct result *runs, struct err *err)
 
 int compare_again(const struct compare_plan *plan, struct compare_outcome *out, struct err *err)
 {
-	int result = compare_check_pairs(&out->runs, err);
-	if (result == 0 && (result = compare_check_pairs(&out->calibration, err)) < 0)
+	int rc = compare_check_pairs(&out->runs, err);
+	if (rc == 0 && (rc = compare_check_pairs(&out->calibration, err)) < 0)
 		return err_wrap(err, "calibration");
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 	out->is_simulated = fingerprint_is_simulated(out->runs.fingerprint);
 	return compare_judge_plan(plan, out, err);
 }
@@ -437,24 +436,24 @@ int compare_run(const struct compare_plan *plan, struct compare_outcome *out, st
 	out->looks = plan->max_pairs > plan->pairs ? 2 : 1;
 	self.all = 2 * plan->warmups + 2 * plan->pairs * (plan->calibrates ? 2 : 1);
 
-	int result = compare_warm_up(&self, err);
-	if (result == 0 && plan->calibrates)
-		result = compare_fill(&self, &out->calibration, plan->pairs, true, err);
-	if (result == 0)
-		result = compare_fill(&self, &out->runs, plan->pairs, false, err);
-	if (result == 0)
-		result = compare_judge_plan(plan, out, err);
+	int rc = compare_warm_up(&self, err);
+	if (rc == 0 && plan->calibrates)
+		rc = compare_fill(&self, &out->calibration, plan->pairs, true, err);
+	if (rc == 0)
+		rc = compare_fill(&self, &out->runs, plan->pairs, false, err);
+	if (rc == 0)
+		rc = compare_judge_plan(plan, out, err);
 
-	if (result == 0 && plan->max_pairs > plan->pairs && out->failed_runs == 0 &&
+	if (rc == 0 && plan->max_pairs > plan->pairs && out->failed_runs == 0 &&
 	    compare_kind(out) == VERDICT_INCONCLUSIVE) {
 		uint64_t pairs = compare_more(plan, out);
 		self.all += 2 * (pairs - plan->pairs);
-		result = compare_fill(&self, &out->runs, pairs, false, err);
-		if (result == 0)
-			result = compare_judge_plan(plan, out, err);
+		rc = compare_fill(&self, &out->runs, pairs, false, err);
+		if (rc == 0)
+			rc = compare_judge_plan(plan, out, err);
 	}
 
-	return result;
+	return rc;
 }
 
 /* Where the two were measured. */

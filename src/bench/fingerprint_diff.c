@@ -34,28 +34,28 @@ static int diff_value(json_t *value, struct buf *out)
 		return -ENOMEM;
 
 	const char *shown = text ? text : json_string_value(value);
-	int result = text_escape(out, shown, strlen(shown));
+	int rc = text_escape(out, shown, strlen(shown));
 
 	free(text);
-	return result;
+	return rc;
 }
 
 static int diff_line(const char *prefix, const char *key, json_t *a, json_t *b, struct buf *out)
 {
-	int result = buf_add_text(out, prefix);
-	if (result == 0)
-		result = text_escape(out, key, strlen(key));
-	if (result == 0)
-		result = buf_add_text(out, ": A ");
-	if (result == 0)
-		result = diff_value(a, out);
+	int rc = buf_add_text(out, prefix);
+	if (rc == 0)
+		rc = text_escape(out, key, strlen(key));
+	if (rc == 0)
+		rc = buf_add_text(out, ": A ");
+	if (rc == 0)
+		rc = diff_value(a, out);
 
-	if (result == 0)
-		result = buf_add_text(out, ", B ");
-	if (result == 0)
-		result = diff_value(b, out);
+	if (rc == 0)
+		rc = buf_add_text(out, ", B ");
+	if (rc == 0)
+		rc = diff_value(b, out);
 
-	return result == 0 ? buf_add_text(out, "\n") : result;
+	return rc == 0 ? buf_add_text(out, "\n") : rc;
 }
 
 /* What A has and B has otherwise; `only_missing`: what A has and B has not at all. */
@@ -64,28 +64,28 @@ static int diff_members(const char *prefix, json_t *a, json_t *b, bool is_turned
 {
 	const char *key;
 	json_t *value;
-	int result = 0;
+	int rc = 0;
 
 	json_object_foreach(a, key, value)
 
 	{
 		json_t *other = json_object_get(b, key);
 		bool is_seen = is_turned ? other != NULL : other && json_equal(value, other);
-		if (result < 0 || is_seen || diff_is_restless(key) || json_is_object(value))
+		if (rc < 0 || is_seen || diff_is_restless(key) || json_is_object(value))
 			continue;
 
 		(*count)++;
-		result = diff_line(prefix, key, is_turned ? NULL : value, is_turned ? value : other,
-				   out);
+		rc = diff_line(prefix, key, is_turned ? NULL : value, is_turned ? value : other,
+			       out);
 	}
 
-	return result;
+	return rc;
 }
 
 static int diff_both(const char *prefix, json_t *a, json_t *b, struct buf *out, size_t *count)
 {
-	int result = diff_members(prefix, a, b, false, out, count);
-	return result == 0 ? diff_members(prefix, b, a, true, out, count) : result;
+	int rc = diff_members(prefix, a, b, false, out, count);
+	return rc == 0 ? diff_members(prefix, b, a, true, out, count) : rc;
 }
 
 int fingerprint_differences(const char *a, const char *b, struct buf *out, size_t *out_count,
@@ -93,22 +93,22 @@ int fingerprint_differences(const char *a, const char *b, struct buf *out, size_
 {
 	size_t count = 0;
 	json_t *left = json_loads(a, 0, NULL), *right = json_loads(b, 0, NULL);
-	int result = json_is_object(left) && json_is_object(right)
-			 ? 0
-			 : err_set(err, -EINVAL, "a fingerprint is no JSON object");
-	if (result == 0)
-		result = diff_both("", left, right, out, &count);
+	int rc = json_is_object(left) && json_is_object(right)
+		     ? 0
+		     : err_set(err, -EINVAL, "a fingerprint is no JSON object");
+	if (rc == 0)
+		rc = diff_both("", left, right, out, &count);
 
-	if (result == 0)
-		result = diff_both("environment.", json_object_get(left, "environment"),
-				   json_object_get(right, "environment"), out, &count);
+	if (rc == 0)
+		rc = diff_both("environment.", json_object_get(left, "environment"),
+			       json_object_get(right, "environment"), out, &count);
 
 	json_decref(left);
 	json_decref(right);
-	if (result == 0 && out_count)
+	if (rc == 0 && out_count)
 		*out_count = count;
 
-	return result;
+	return rc;
 }
 
 bool fingerprint_is_simulated(const char *text)

@@ -20,26 +20,25 @@ static const char html_style[] =
 
 int html_begin(struct buf *out, const char *title)
 {
-	int result =
-	    buf_add_text(out, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n"
-			      "<title>");
-	if (result == 0)
-		result = html_text(out, title);
-	return result == 0 ? buf_add_text(out, html_style) : result;
+	int rc = buf_add_text(out, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n"
+				   "<title>");
+	if (rc == 0)
+		rc = html_text(out, title);
+	return rc == 0 ? buf_add_text(out, html_style) : rc;
 }
 
 int html_text(struct buf *out, const char *text)
 {
-	int result = 0;
+	int rc = 0;
 
-	for (; result == 0 && *text; text++) {
+	for (; rc == 0 && *text; text++) {
 		const char *entity = *text == '<'   ? "&lt;"
 				     : *text == '>' ? "&gt;"
 				     : *text == '&' ? "&amp;"
 				     : *text == '"' ? "&quot;"
 						    : NULL;
-		result = entity ? buf_add_text(out, entity) : buf_add(out, text, 1);
+		rc = entity ? buf_add_text(out, entity) : buf_add(out, text, 1);
 	}
 
-	return result;
+	return rc;
 }

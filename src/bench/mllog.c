@@ -392,23 +392,23 @@ int mllog_format(struct buf *out, uint64_t time_ms, enum mllog_event event, cons
 
 	char *value_line = mllog_one_line(value ? value : "null", false);
 	char *metadata_line = mllog_one_line(metadata ? metadata : "{}", true);
-	int result = 0;
+	int rc = 0;
 
 	if (!value_line)
-		result = err_set(err, -EINVAL, "the value of '%s' is no JSON: '%.80s'", key,
-				 value ? value : "");
+		rc = err_set(err, -EINVAL, "the value of '%s' is no JSON: '%.80s'", key,
+			     value ? value : "");
 	else if (!metadata_line)
-		result = err_set(err, -EINVAL, "the metadata of '%s' are no JSON object: '%.80s'",
-				 key, metadata ? metadata : "");
+		rc = err_set(err, -EINVAL, "the metadata of '%s' are no JSON object: '%.80s'", key,
+			     metadata ? metadata : "");
 	else
-		result = buf_printf(out,
-				    "%s{\"namespace\": \"\", \"time_ms\": %" PRIu64
-				    ", \"event_type\": \"%s\", \"key\": \"%s\", \"value\": %s, "
-				    "\"metadata\": %s}\n",
-				    mllog_token, time_ms, mllog_events[event], key, value_line,
-				    metadata_line);
+		rc = buf_printf(out,
+				"%s{\"namespace\": \"\", \"time_ms\": %" PRIu64
+				", \"event_type\": \"%s\", \"key\": \"%s\", \"value\": %s, "
+				"\"metadata\": %s}\n",
+				mllog_token, time_ms, mllog_events[event], key, value_line,
+				metadata_line);
 
 	free(value_line);
 	free(metadata_line);
-	return result;
+	return rc;
 }

@@ -150,8 +150,8 @@ static int nccltable_name(const struct nccltable_token *token, char out[NCCLTABL
 static int nccltable_root(const struct nccltable_token *token, int64_t *out)
 {
 	char text[NCCLTABLE_NAME_MAX];
-	int result = nccltable_name(token, text);
-	return result < 0 ? result : parse_i64(text, -1, INT32_MAX, out);
+	int rc = nccltable_name(token, text);
+	return rc < 0 ? rc : parse_i64(text, -1, INT32_MAX, out);
 }
 
 static double *nccltable_field(struct nccltable_side *side, enum nccltable_column column)
@@ -275,10 +275,10 @@ int nccltable_line(struct nccltable *table, const char *line, size_t length,
 		return 0;
 
 	*out = (struct nccltable_row){.root = -1, .out_of_place = none, .in_place = none};
-	int result = nccltable_fill(table, tokens, count, out, err);
-	if (result < 0) {
+	int rc = nccltable_fill(table, tokens, count, out, err);
+	if (rc < 0) {
 		table->broken++;
-		return result;
+		return rc;
 	}
 
 	table->rows++;

@@ -139,10 +139,10 @@ static int rcp_read_record(const char *name, json_t *value, struct rcp_table *ta
 				       record.batch_size);
 
 	size_t runs = rcp_runs(benchmark, &drop);
-	int result =
+	int rc =
 	    rcp_read_epochs(name, json_object_get(value, "Epochs to converge"), drop, &record, err);
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	rcp_bound(&record, runs - 2);
 	table->records[table->count++] = record;
@@ -160,7 +160,7 @@ int rcp_table_parse(const char *text, size_t length, struct rcp_table *out, stru
 	json_error_t where;
 	const char *name;
 	json_t *value;
-	int result = 0;
+	int rc = 0;
 
 	rcp_table_init(out);
 	if (length > RCP_TABLE_BYTES_MAX)
@@ -174,21 +174,21 @@ int rcp_table_parse(const char *text, size_t length, struct rcp_table *out, stru
 
 	size_t count = json_object_size(root); /* 0: not an object */
 	if (count == 0 || count > RCP_RECORDS_MAX)
-		result = err_set(err, -EINVAL, "an object with 1 to %d records is wanted",
-				 RCP_RECORDS_MAX);
-	if (result == 0 && !(out->records = calloc(count, sizeof(*out->records))))
-		result = err_set(err, -ENOMEM, "no memory for the reference");
-	if (result == 0)
-		json_object_foreach(root, name, value) if (result == 0) result =
+		rc = err_set(err, -EINVAL, "an object with 1 to %d records is wanted",
+			     RCP_RECORDS_MAX);
+	if (rc == 0 && !(out->records = calloc(count, sizeof(*out->records))))
+		rc = err_set(err, -ENOMEM, "no memory for the reference");
+	if (rc == 0)
+		json_object_foreach(root, name, value) if (rc == 0) rc =
 		    rcp_read_record(name, value, out, err);
 
 	json_decref(root);
-	if (result < 0)
+	if (rc < 0)
 		rcp_table_done(out);
 	else
 		qsort(out->records, out->count, sizeof(*out->records), rcp_compare);
 
-	return result;
+	return rc;
 }
 
 /* --- pruning and finding ---------------------------------------------------------------------- */

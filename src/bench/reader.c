@@ -173,9 +173,9 @@ static int reader_read_file(struct reader *self, size_t file)
 {
 	struct reader_job *job = self->job;
 	char path[FILE_PATH_MAX];
-	int result = reader_file_path(job->set, file, path, &self->err);
-	if (result < 0)
-		return result;
+	int rc = reader_file_path(job->set, file, path, &self->err);
+	if (rc < 0)
+		return rc;
 
 	_cleanup_close_ int fd = reader_open(job, path, &self->err);
 	if (fd < 0)
@@ -213,9 +213,9 @@ static int reader_read_files(struct reader *self)
 			return err_set(&self->err, -EINTR, "interrupted");
 
 		uint64_t before_ns = clock_now_ns(&reader_clock);
-		int result = reader_read_file(self, job->order[next]);
-		if (result < 0)
-			return result;
+		int rc = reader_read_file(self, job->order[next]);
+		if (rc < 0)
+			return rc;
 
 		reader_keep(self, clock_now_ns(&reader_clock) - before_ns);
 		self->reads++;
@@ -263,17 +263,17 @@ static int reader_prepare(const struct reader_job *job, struct err *err)
 		return reader_prepare_file(job->path, job->what->cache, block, READER_BLOCK_MAX,
 					   err);
 
-	int result = 0;
+	int rc = 0;
 
-	for (size_t i = 0; result == 0 && i < job->set->files; i++) {
+	for (size_t i = 0; rc == 0 && i < job->set->files; i++) {
 		char path[FILE_PATH_MAX];
-		result = reader_file_path(job->set, i, path, err);
-		if (result == 0)
-			result = reader_prepare_file(path, job->what->cache, block,
-						     READER_BLOCK_MAX, err);
+		rc = reader_file_path(job->set, i, path, err);
+		if (rc == 0)
+			rc = reader_prepare_file(path, job->what->cache, block, READER_BLOCK_MAX,
+						 err);
 	}
 
-	return result;
+	return rc;
 }
 
 /* The files, mixed (Fisher and Yates). Caller's; NULL: no memory. */
@@ -374,20 +374,20 @@ static int reader_run_all(struct reader_job *job, struct reader_outcome *out, st
 	if (!readers)
 		return err_set(err, -ENOMEM, "no memory for %u readers", count);
 
-	int result = reader_start_all(job, readers, err);
+	int rc = reader_start_all(job, readers, err);
 	for (unsigned i = 0; i < count; i++)
 		if (readers[i].has_thread)
 			(void)pthread_join(readers[i].thread, NULL);
 
-	if (result == 0)
-		result = reader_sum(readers, count, out, err);
+	if (rc == 0)
+		rc = reader_sum(readers, count, out, err);
 
 	for (unsigned i = 0; i < count; i++) {
 		free(readers[i].block);
 		free(readers[i].samples);
 	}
 
-	return result;
+	return rc;
 }
 
 int reader_run(const struct reader_set *set, const struct reader_case *what, uint64_t time_ns,
@@ -406,21 +406,21 @@ int reader_run(const struct reader_set *set, const struct reader_case *what, uin
 				 .seed = seed,
 				 .stop = stop,
 				 .gate = PTHREAD_MUTEX_INITIALIZER};
-	int result = reader_large_path(set, job.path, err);
-	if (result == 0)
-		result = reader_prepare(&job, err);
+	int rc = reader_large_path(set, job.path, err);
+	if (rc == 0)
+		rc = reader_prepare(&job, err);
 
 	_cleanup_free_ uint32_t *order = reader_mix(set->files, seed);
 	job.order = order;
 
 	struct reader_outcome outcome = {0};
 
-	if (result == 0 && !order)
-		result = err_set(err, -ENOMEM, "no memory for %zu files", set->files);
-	if (result == 0)
-		result = reader_run_all(&job, &outcome, err);
-	if (result == 0)
+	if (rc == 0 && !order)
+		rc = err_set(err, -ENOMEM, "no memory for %zu files", set->files);
+	if (rc == 0)
+		rc = reader_run_all(&job, &outcome, err);
+	if (rc == 0)
 		*out = outcome;
 
-	return result;
+	return rc;
 }

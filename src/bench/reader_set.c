@@ -74,14 +74,14 @@ static int set_make_file(struct set_maker *self, const char *path, uint64_t byte
 
 	/* The step is a multiple of a block; what is too much at the end of a small file is cut. */
 	uint64_t whole = (bytes + READER_BLOCK_MIN - 1) / READER_BLOCK_MIN * READER_BLOCK_MIN;
-	int result = set_write(self, fd, path, whole, base, err);
-	if (result == 0 && whole > bytes && ftruncate(fd, (off_t)bytes) < 0)
-		result = err_set(err, -errno, "writing '%s': %s", path, err_describe(errno));
-	if (result == 0 && syncs && fsync(fd) < 0)
-		result =
+	int rc = set_write(self, fd, path, whole, base, err);
+	if (rc == 0 && whole > bytes && ftruncate(fd, (off_t)bytes) < 0)
+		rc = err_set(err, -errno, "writing '%s': %s", path, err_describe(errno));
+	if (rc == 0 && syncs && fsync(fd) < 0)
+		rc =
 		    err_set(err, -errno, "writing '%s' to the disk: %s", path, err_describe(errno));
 
-	return result;
+	return rc;
 }
 
 int reader_large_path(const struct reader_set *set, char out[FILE_PATH_MAX], struct err *err)
@@ -98,25 +98,25 @@ int reader_file_path(const struct reader_set *set, size_t i, char out[FILE_PATH_
 static int set_make_files(struct set_maker *self, struct err *err)
 {
 	char path[FILE_PATH_MAX];
-	int result = 0;
+	int rc = 0;
 
-	for (size_t i = 0; result == 0 && i < self->set->files; i++) {
+	for (size_t i = 0; rc == 0 && i < self->set->files; i++) {
 		if (i % READER_DIRECTORY_FILES == 0) {
-			result = file_path(path, err, "%s/d%zu", self->set->directory,
-					   i / READER_DIRECTORY_FILES);
-			if (result == 0 && mkdir(path, 0700) < 0)
-				result = err_set(err, -errno, "making '%s': %s", path,
-						 err_describe(errno));
+			rc = file_path(path, err, "%s/d%zu", self->set->directory,
+				       i / READER_DIRECTORY_FILES);
+			if (rc == 0 && mkdir(path, 0700) < 0)
+				rc = err_set(err, -errno, "making '%s': %s", path,
+					     err_describe(errno));
 		}
 
-		if (result == 0)
-			result = reader_file_path(self->set, i, path, err);
-		if (result == 0)
-			result = set_make_file(self, path, self->set->file_bytes, (uint64_t)i << 32,
-					       false, err);
+		if (rc == 0)
+			rc = reader_file_path(self->set, i, path, err);
+		if (rc == 0)
+			rc = set_make_file(self, path, self->set->file_bytes, (uint64_t)i << 32,
+					   false, err);
 	}
 
-	return result;
+	return rc;
 }
 
 static int set_check_room(const char *path, uint64_t wanted, struct err *err)
@@ -138,14 +138,14 @@ static int set_check_room(const char *path, uint64_t wanted, struct err *err)
 static int set_fill(struct set_maker *self, struct err *err)
 {
 	char path[FILE_PATH_MAX];
-	int result = reader_large_path(self->set, path, err);
-	if (result == 0)
-		result = set_make_file(self, path, self->set->bytes, 0, true, err);
-	if (result == 0)
-		result = set_make_files(self, err);
+	int rc = reader_large_path(self->set, path, err);
+	if (rc == 0)
+		rc = set_make_file(self, path, self->set->bytes, 0, true, err);
+	if (rc == 0)
+		rc = set_make_files(self, err);
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	_cleanup_close_ int fd = open(self->set->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || syncfs(fd) < 0)
@@ -167,11 +167,11 @@ int reader_set_make(const char *path, uint64_t bytes, size_t files, size_t file_
 		return err_set(err, -EINVAL, "%" PRIu64 " bytes and %zu files cannot be made",
 			       bytes, files);
 
-	int result = set_check_room(path, all, err);
-	if (result == 0)
-		result = file_path(set.directory, err, "%s/.sluice-storage-XXXXXX", path);
-	if (result < 0)
-		return result;
+	int rc = set_check_room(path, all, err);
+	if (rc == 0)
+		rc = file_path(set.directory, err, "%s/.sluice-storage-XXXXXX", path);
+	if (rc < 0)
+		return rc;
 	if (!mkdtemp(set.directory))
 		return err_set(err, -errno, "making a directory in '%s': %s", path,
 			       err_describe(errno));
@@ -182,13 +182,13 @@ int reader_set_make(const char *path, uint64_t bytes, size_t files, size_t file_
 	set.seed = stats_random_next(&random) | 1;
 	struct set_maker self = {
 	    .set = &set, .all = all, .progress = progress, .context = context, .step = step};
-	result = step ? set_fill(&self, err) : err_set(err, -ENOMEM, "no memory for a file");
-	if (result < 0)
+	rc = step ? set_fill(&self, err) : err_set(err, -ENOMEM, "no memory for a file");
+	if (rc < 0)
 		reader_set_remove(&set);
 	else
 		*out = set;
 
-	return result;
+	return rc;
 }
 
 /* Of one level: what is in a directory of ours. */

@@ -66,9 +66,9 @@ static int report_explain(const struct report *report, const struct compare_judg
 {
 	const struct verdict *verdict = &judgement->verdict;
 	double margin = report->margin * 100;
-	int result = buf_printf(out, "%s: %s", judgement->metric, verdict_to_string(verdict->kind));
-	if (result < 0)
-		return result;
+	int rc = buf_printf(out, "%s: %s", judgement->metric, verdict_to_string(verdict->kind));
+	if (rc < 0)
+		return rc;
 
 	switch (verdict->kind) {
 	case VERDICT_EQUIVALENT:
@@ -113,15 +113,15 @@ static int report_explain(const struct report *report, const struct compare_judg
 	default:
 		break;
 	}
-	result = verdict->excludes_zero
-		     ? buf_printf(out, ": B is %s, but not whether by more than %g %%.\n",
-				  verdict->estimate > 0 ? "worse" : "better", margin)
-		     : buf_printf(out,
-				  ": it can be told neither that both are the same within "
-				  "%g %% nor that they are not.\n",
-				  margin);
+	rc = verdict->excludes_zero
+		 ? buf_printf(out, ": B is %s, but not whether by more than %g %%.\n",
+			      verdict->estimate > 0 ? "worse" : "better", margin)
+		 : buf_printf(out,
+			      ": it can be told neither that both are the same within "
+			      "%g %% nor that they are not.\n",
+			      margin);
 
-	return result < 0 ? result : report_needed(verdict, out);
+	return rc < 0 ? rc : report_needed(verdict, out);
 }
 
 /* What has to be known beside the verdict. */
@@ -129,105 +129,103 @@ static int report_marks_of(const struct compare_judgement *judgement, struct buf
 {
 	const struct verdict *verdict = &judgement->verdict;
 	char range[REPORT_RANGE_MAX];
-	int result = 0;
+	int rc = 0;
 
 	if (verdict->by_blocks)
-		result =
-		    buf_printf(out,
-			       "- %s: whoever runs second is worse by %+.2f %% (95 %%: %s), so "
-			       "blocks of two pairs were compared.\n",
-			       judgement->metric, verdict->slot_effect * 100,
-			       report_range(verdict->slot_within_95, range));
+		rc = buf_printf(out,
+				"- %s: whoever runs second is worse by %+.2f %% (95 %%: %s), so "
+				"blocks of two pairs were compared.\n",
+				judgement->metric, verdict->slot_effect * 100,
+				report_range(verdict->slot_within_95, range));
 
-	if (result == 0 && verdict->trend_a < REPORT_TREND)
-		result = buf_printf(out, "- %s: A drifts in the course of the runs (p = %.2g).\n",
-				    judgement->metric, verdict->trend_a);
-	if (result == 0 && verdict->trend_b < REPORT_TREND)
-		result = buf_printf(out, "- %s: B drifts in the course of the runs (p = %.2g).\n",
-				    judgement->metric, verdict->trend_b);
+	if (rc == 0 && verdict->trend_a < REPORT_TREND)
+		rc = buf_printf(out, "- %s: A drifts in the course of the runs (p = %.2g).\n",
+				judgement->metric, verdict->trend_a);
+	if (rc == 0 && verdict->trend_b < REPORT_TREND)
+		rc = buf_printf(out, "- %s: B drifts in the course of the runs (p = %.2g).\n",
+				judgement->metric, verdict->trend_b);
 
-	if (result == 0 && judgement->is_unsteady)
-		result = buf_printf(out,
-				    "- %s: UNSTEADY: in some runs no part of the iterations "
-				    "was like their second half.\n",
-				    judgement->metric);
+	if (rc == 0 && judgement->is_unsteady)
+		rc = buf_printf(out,
+				"- %s: UNSTEADY: in some runs no part of the iterations "
+				"was like their second half.\n",
+				judgement->metric);
 
-	if (result == 0 && judgement->is_unpaired)
-		result = buf_printf(out,
-				    "- %s: unpaired: the two were recorded one after the other, "
-				    "and whatever changed between them counts as a difference.\n",
-				    judgement->metric);
+	if (rc == 0 && judgement->is_unpaired)
+		rc = buf_printf(out,
+				"- %s: unpaired: the two were recorded one after the other, "
+				"and whatever changed between them counts as a difference.\n",
+				judgement->metric);
 
-	return result;
+	return rc;
 }
 
 static int report_gpus(uint32_t throttle, struct buf *out)
 {
 	static const uint32_t harmless = UINT32_C(1) << 0 | UINT32_C(1) << 1; /* idle, app_clocks */
 	const char *name, *comma = "";
-	int result = 0;
+	int rc = 0;
 
 	if ((throttle & ~harmless) == 0)
 		return 0;
 
-	result = buf_add_text(out, "- GPUs were slowed down in some runs: ");
-	for (uint32_t bit = 0; result == 0 && bit < 32; bit++) {
+	rc = buf_add_text(out, "- GPUs were slowed down in some runs: ");
+	for (uint32_t bit = 0; rc == 0 && bit < 32; bit++) {
 		if (!(throttle & ~harmless & UINT32_C(1) << bit) ||
 		    !(name = snapshot_throttle_to_string(bit)))
 			continue;
-		result = buf_printf(out, "%s%s", comma, name);
+		rc = buf_printf(out, "%s%s", comma, name);
 		comma = ", ";
 	}
 
-	return result == 0 ? buf_add_text(out, ".\n") : result;
+	return rc == 0 ? buf_add_text(out, ".\n") : rc;
 }
 
 /* They are in lines, escaped. */
 static int report_differences(const char *lines, struct buf *out)
 {
-	int result = buf_add_text(out, "- A and B were not measured in the same place:\n");
-	while (result == 0 && *lines) {
+	int rc = buf_add_text(out, "- A and B were not measured in the same place:\n");
+	while (rc == 0 && *lines) {
 		size_t length = strcspn(lines, "\n");
-		result = buf_printf(out, "    %.*s\n", (int)length, lines);
+		rc = buf_printf(out, "    %.*s\n", (int)length, lines);
 		lines += length + (lines[length] == '\n');
 	}
-	return result;
+	return rc;
 }
 
 static int report_marks(const struct report *report, struct buf *out)
 {
 	const struct compare_outcome *outcome = report->outcome;
-	int result = 0;
+	int rc = 0;
 
 	if (outcome->is_simulated || (report->gpus && report->gpus->simulated))
-		result = buf_add_text(out, "- The GPUs are simulated: neither their state nor a "
-					   "time of theirs is that of a GPU.\n");
+		rc = buf_add_text(out, "- The GPUs are simulated: neither their state nor a "
+				       "time of theirs is that of a GPU.\n");
 
 	size_t runs = outcome->runs.run_count + outcome->calibration.run_count;
 
-	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++)
-		result = report_marks_of(&outcome->judgements[i], out);
+	for (size_t i = 0; rc == 0 && i < outcome->judgement_count; i++)
+		rc = report_marks_of(&outcome->judgements[i], out);
 
-	if (result == 0 && outcome->disturbed_runs > 0)
-		result =
-		    buf_printf(out,
-			       "- %zu of %zu runs were disturbed: others had more than 1 %% of "
-			       "their time, their control group had to stand still, or a GPU was "
-			       "slowed down.\n",
-			       outcome->disturbed_runs, runs);
+	if (rc == 0 && outcome->disturbed_runs > 0)
+		rc = buf_printf(out,
+				"- %zu of %zu runs were disturbed: others had more than 1 %% of "
+				"their time, their control group had to stand still, or a GPU was "
+				"slowed down.\n",
+				outcome->disturbed_runs, runs);
 
-	if (result == 0)
-		result = report_gpus(outcome->gpu_throttle, out);
-	if (result == 0 && outcome->differences)
-		result = report_differences(outcome->differences, out);
+	if (rc == 0)
+		rc = report_gpus(outcome->gpu_throttle, out);
+	if (rc == 0 && outcome->differences)
+		rc = report_differences(outcome->differences, out);
 
-	if (result == 0 && outcome->looks > 1)
-		result = buf_printf(out,
-				    "- The data may be looked at %u times, and the intervals "
-				    "are as much wider.\n",
-				    outcome->looks);
+	if (rc == 0 && outcome->looks > 1)
+		rc = buf_printf(out,
+				"- The data may be looked at %u times, and the intervals "
+				"are as much wider.\n",
+				outcome->looks);
 
-	return result;
+	return rc;
 }
 
 static int report_failure(const struct compare_outcome *outcome, struct buf *out)
@@ -280,48 +278,47 @@ static int report_row(const struct compare_judgement *judgement, struct buf *out
 
 static int report_table(const struct compare_outcome *outcome, struct buf *out)
 {
-	int result =
-	    outcome->judgement_count == 0
-		? 0
-		: buf_printf(out, "\n%-12s %-6s %12s %12s  %10s  %-22s  %-22s %8s\n", "METRIC",
-			     "UNIT", "A", "B", "B WORSE BY", "90 %", "95 %", "P");
-	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++)
-		result = report_row(&outcome->judgements[i], out);
+	int rc = outcome->judgement_count == 0
+		     ? 0
+		     : buf_printf(out, "\n%-12s %-6s %12s %12s  %10s  %-22s  %-22s %8s\n", "METRIC",
+				  "UNIT", "A", "B", "B WORSE BY", "90 %", "95 %", "P");
+	for (size_t i = 0; rc == 0 && i < outcome->judgement_count; i++)
+		rc = report_row(&outcome->judgements[i], out);
 
-	return result == 0 ? buf_add_text(out, "\n") : result;
+	return rc == 0 ? buf_add_text(out, "\n") : rc;
 }
 
 int report_text(const struct report *report, struct buf *out)
 {
 	const struct compare_outcome *outcome = report->outcome;
-	int result = buf_add_text(out, "A  ");
-	if (result == 0)
-		result = report_escaped(out, report->a);
-	if (result == 0)
-		result = buf_add_text(out, "\nB  ");
+	int rc = buf_add_text(out, "A  ");
+	if (rc == 0)
+		rc = report_escaped(out, report->a);
+	if (rc == 0)
+		rc = buf_add_text(out, "\nB  ");
 
-	if (result == 0)
-		result = report_escaped(out, report->b);
-	if (result == 0)
-		result = buf_add_text(out, "\n");
-	if (result == 0 && outcome->runs.run_count > 0) /* none: two files, of runs apart */
-		result = buf_printf(out, "%zu pairs, ", outcome->runs.run_count / 2);
-	if (result == 0)
-		result = buf_printf(out, "margin %g %%", report->margin * 100);
+	if (rc == 0)
+		rc = report_escaped(out, report->b);
+	if (rc == 0)
+		rc = buf_add_text(out, "\n");
+	if (rc == 0 && outcome->runs.run_count > 0) /* none: two files, of runs apart */
+		rc = buf_printf(out, "%zu pairs, ", outcome->runs.run_count / 2);
+	if (rc == 0)
+		rc = buf_printf(out, "margin %g %%", report->margin * 100);
 
-	if (result == 0 && report->seed > 0)
-		result = buf_printf(out, ", seed %" PRIu64, report->seed);
-	if (result == 0)
-		result = buf_add_text(out, "\n");
-	if (result == 0)
-		result = report_table(outcome, out);
-	if (result == 0)
-		result = report_failure(outcome, out);
+	if (rc == 0 && report->seed > 0)
+		rc = buf_printf(out, ", seed %" PRIu64, report->seed);
+	if (rc == 0)
+		rc = buf_add_text(out, "\n");
+	if (rc == 0)
+		rc = report_table(outcome, out);
+	if (rc == 0)
+		rc = report_failure(outcome, out);
 
-	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++)
-		result = report_explain(report, &outcome->judgements[i], out);
+	for (size_t i = 0; rc == 0 && i < outcome->judgement_count; i++)
+		rc = report_explain(report, &outcome->judgements[i], out);
 
-	return result == 0 ? report_marks(report, out) : result;
+	return rc == 0 ? report_marks(report, out) : rc;
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */

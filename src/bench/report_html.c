@@ -114,7 +114,7 @@ static int html_interval(const struct report *report, struct buf *out)
 	int height = PLOT_ROW * ((int)outcome->judgement_count + 1);
 	double left = html_ratio_x(-report->margin, reach);
 	double right = html_ratio_x(report->margin, reach), zero = html_ratio_x(0, reach);
-	int result = buf_printf(
+	int rc = buf_printf(
 	    out,
 	    "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"what B is worse by, with its "
 	    "intervals and the margin\">\n<rect class=\"margin\" x=\"%.1f\" y=\"0\" "
@@ -123,12 +123,12 @@ static int html_interval(const struct report *report, struct buf *out)
 	    PLOT_WIDTH, height, left, right - left, height - PLOT_ROW, zero, zero,
 	    height - PLOT_ROW);
 
-	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++) {
+	for (size_t i = 0; rc == 0 && i < outcome->judgement_count; i++) {
 		const struct compare_judgement *judgement = &outcome->judgements[i];
 		const struct verdict *verdict = &judgement->verdict;
 		int y = PLOT_ROW * (int)i + PLOT_ROW / 2;
 
-		result = buf_printf(
+		rc = buf_printf(
 		    out,
 		    "<text x=\"0\" y=\"%d\">%s</text><line class=\"range\" x1=\"%.1f\" "
 		    "x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><line class=\"range fat\" x1=\"%.1f\" "
@@ -141,12 +141,12 @@ static int html_interval(const struct report *report, struct buf *out)
 		    html_ratio_x(verdict->estimate, reach), y, verdict->estimate * 100);
 	}
 
-	return result < 0 ? result
-			  : buf_printf(out,
-				       "<text x=\"%.1f\" y=\"%d\">-%g %%</text><text x=\"%.1f\" "
-				       "y=\"%d\">+%g %%</text></svg>\n",
-				       left - 30, height - 10, report->margin * 100, right - 10,
-				       height - 10, report->margin * 100);
+	return rc < 0 ? rc
+		      : buf_printf(out,
+				   "<text x=\"%.1f\" y=\"%d\">-%g %%</text><text x=\"%.1f\" "
+				   "y=\"%d\">+%g %%</text></svg>\n",
+				   left - 30, height - 10, report->margin * 100, right - 10,
+				   height - 10, report->margin * 100);
 }
 
 int report_html(const struct report *report, struct buf *out)
@@ -155,34 +155,34 @@ int report_html(const struct report *report, struct buf *out)
 	struct buf text _cleanup_buf_;
 
 	buf_init(&text, out->max);
-	int result = report_text(report, &text);
-	if (result == 0)
-		result = html_begin(out, "sluice bench compare");
-	if (result == 0)
-		result =
+	int rc = report_text(report, &text);
+	if (rc == 0)
+		rc = html_begin(out, "sluice bench compare");
+	if (rc == 0)
+		rc =
 		    buf_printf(out, "<h1>%s</h1>\n<pre>", verdict_to_string(compare_kind(outcome)));
 
-	if (result == 0)
-		result = html_text(out, buf_text(&text));
-	if (result == 0)
-		result = buf_add_text(out, "</pre>\n");
-	if (result == 0 && outcome->judgement_count > 0)
-		result = buf_add_text(out, "<h2>What B is worse by</h2>\n<p>Thick: 90 %, thin: 95 "
-					   "%, grey: the margin.</p>\n");
-	if (result == 0 && outcome->judgement_count > 0)
-		result = html_interval(report, out);
+	if (rc == 0)
+		rc = html_text(out, buf_text(&text));
+	if (rc == 0)
+		rc = buf_add_text(out, "</pre>\n");
+	if (rc == 0 && outcome->judgement_count > 0)
+		rc = buf_add_text(out, "<h2>What B is worse by</h2>\n<p>Thick: 90 %, thin: 95 "
+				       "%, grey: the margin.</p>\n");
+	if (rc == 0 && outcome->judgement_count > 0)
+		rc = html_interval(report, out);
 
-	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++) {
+	for (size_t i = 0; rc == 0 && i < outcome->judgement_count; i++) {
 		const struct compare_judgement *judgement = &outcome->judgements[i];
-		result = buf_printf(out,
-				    "<h2>%s of each run, in %s</h2>\n<p><span class=\"a\">&#9679;"
-				    "</span> A is blue, B is orange; small: disturbed.</p>\n",
-				    judgement->metric, judgement->unit);
-		if (result == 0)
-			result = html_runs(&outcome->runs, judgement, out);
+		rc = buf_printf(out,
+				"<h2>%s of each run, in %s</h2>\n<p><span class=\"a\">&#9679;"
+				"</span> A is blue, B is orange; small: disturbed.</p>\n",
+				judgement->metric, judgement->unit);
+		if (rc == 0)
+			rc = html_runs(&outcome->runs, judgement, out);
 	}
 
-	return result < 0 ? result
-			  : buf_printf(out, "<p>sluice %s, %s</p>\n</html>\n", report->version,
-				       report->started);
+	return rc < 0 ? rc
+		      : buf_printf(out, "<p>sluice %s, %s</p>\n</html>\n", report->version,
+				   report->started);
 }

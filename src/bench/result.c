@@ -91,8 +91,8 @@ int result_run_add(struct result_run *run, const char *name, const char *unit,
 				       name);
 
 	struct steady steady;
-	int result = steady_find(samples, count, &steady, err);
-	if (result < 0)
+	int rc = steady_find(samples, count, &steady, err);
+	if (rc < 0)
 		return err_wrap(err, "the metric '%s'", name);
 
 	_cleanup_free_ double *own = calloc(count, sizeof(*own));
@@ -194,10 +194,10 @@ static int result_read_metric(const char *name, const json_t *from, struct resul
 
 	_cleanup_free_ double *samples = NULL;
 	size_t count = 0;
-	int result = result_read_samples(json_object_get(from, "samples"), &samples, &count, err);
+	int rc = result_read_samples(json_object_get(from, "samples"), &samples, &count, err);
 
-	return result < 0
-		   ? result
+	return rc < 0
+		   ? rc
 		   : result_run_add(out, name, unit ? unit : "",
 				    better && strcmp(better, "higher") == 0, samples, count, err);
 }

@@ -501,24 +501,24 @@ static int runner_add_training(struct runner *self, struct err *err)
 static int runner_measure(struct runner *self, struct err *err)
 {
 	struct rusage usage = {0};
-	int result = runner_start(self, err);
-	if (result == 0)
-		result = runner_wait(self, &usage, err);
-	if (result < 0)
-		return result;
+	int rc = runner_start(self, err);
+	if (rc == 0)
+		rc = runner_wait(self, &usage, err);
+	if (rc < 0)
+		return rc;
 
 	self->out->steal_ms = runner_steal_ms() - self->out->steal_ms;
 	self->out->throttled_us = runner_throttled_us() - self->out->throttled_us;
 	if (self->line && self->line_length > 0)
 		runner_take_line(self);
-	result = runner_add_metrics(self, &usage, err);
-	if (result == 0 && self->log)
-		result = runner_add_training(self, err);
+	rc = runner_add_metrics(self, &usage, err);
+	if (rc == 0 && self->log)
+		rc = runner_add_training(self, err);
 
-	if (result == 0 && self->options->result_path)
+	if (rc == 0 && self->options->result_path)
 		runner_read_result(self);
 
-	return result;
+	return rc;
 }
 
 int runner_run(const struct runner_options *options, struct result_run *out, struct err *err)
@@ -536,18 +536,18 @@ int runner_run(const struct runner_options *options, struct result_run *out, str
 	if (log)
 		mlrun_init(log, MLRULES_11);
 
-	int result = 0;
+	int rc = 0;
 
 	if (options->result_path && truncate(options->result_path, 0) < 0)
-		result = err_set(err, -errno, "emptying '%s': %s", options->result_path,
-				 err_describe(errno));
-	if (result == 0)
-		result = runner_measure(&self, err);
+		rc = err_set(err, -errno, "emptying '%s': %s", options->result_path,
+			     err_describe(errno));
+	if (rc == 0)
+		rc = runner_measure(&self, err);
 	if (self.out_fd >= 0)
 		(void)close(self.out_fd);
 	if (self.err_fd >= 0)
 		(void)close(self.err_fd);
 	free(self.line);
 
-	return result;
+	return rc;
 }

@@ -198,17 +198,17 @@ int scaling_add_csv(struct scaling *scaling, const char *text, size_t length, co
 		while (at + blank < stop && (at[blank] == ' ' || at[blank] == '\r'))
 			blank++;
 
-		int result = 0;
+		int rc = 0;
 
 		if (at + blank == stop || *at == '#')
-			result = 0;
+			rc = 0;
 		else if (!has_header)
-			result = scaling_header(scaling, at, stop, metric, &columns, err);
+			rc = scaling_header(scaling, at, stop, metric, &columns, err);
 		else
-			result = scaling_row(scaling, at, stop, number, &columns, err);
+			rc = scaling_row(scaling, at, stop, number, &columns, err);
 
-		if (result < 0)
-			return result;
+		if (rc < 0)
+			return rc;
 
 		has_header = has_header || (at + blank < stop && *at != '#');
 		at = newline ? newline + 1 : end;

@@ -24,27 +24,27 @@ int scaling_text(const struct scaling *scaling, struct buf *out)
 	struct buf name _cleanup_buf_;
 
 	buf_init(&name, 8 * RESULT_NAME_MAX);
-	int result = text_escape(&name, scaling->metric, strlen(scaling->metric));
-	if (result == 0)
-		result = buf_printf(out, "%7s %5s %14s %14s %14s %8s %10s  %s\n", "WORKERS", "RUNS",
-				    buf_text(&name), "LOWEST", "HIGHEST", "SPEED-UP", "EFFICIENCY",
-				    "BETWEEN");
+	int rc = text_escape(&name, scaling->metric, strlen(scaling->metric));
+	if (rc == 0)
+		rc = buf_printf(out, "%7s %5s %14s %14s %14s %8s %10s  %s\n", "WORKERS", "RUNS",
+				buf_text(&name), "LOWEST", "HIGHEST", "SPEED-UP", "EFFICIENCY",
+				"BETWEEN");
 
-	for (size_t i = 0; result == 0 && i < scaling->count; i++) {
+	for (size_t i = 0; rc == 0 && i < scaling->count; i++) {
 		const struct scaling_point *point = &scaling->points[i];
-		result = buf_printf(out,
-				    "%7" PRIu64 " %5zu %14.6g %14.6g %14.6g %8.2f %8.1f %%  %.1f "
-				    "and %.1f %%\n",
-				    point->workers, point->runs, point->rate, point->low,
-				    point->high, point->speed_up, point->efficiency * 100,
-				    point->efficiency_low * 100, point->efficiency_high * 100);
+		rc = buf_printf(out,
+				"%7" PRIu64 " %5zu %14.6g %14.6g %14.6g %8.2f %8.1f %%  %.1f "
+				"and %.1f %%\n",
+				point->workers, point->runs, point->rate, point->low, point->high,
+				point->speed_up, point->efficiency * 100,
+				point->efficiency_low * 100, point->efficiency_high * 100);
 	}
 
-	return result == 0 ? buf_printf(out,
-					"Efficiency: of %" PRIu64 " workers' rate, each; between "
-					"what the slowest and the fastest runs would give.\n",
-					scaling->points[0].workers)
-			   : result;
+	return rc == 0 ? buf_printf(out,
+				    "Efficiency: of %" PRIu64 " workers' rate, each; between "
+				    "what the slowest and the fastest runs would give.\n",
+				    scaling->points[0].workers)
+		       : rc;
 }
 
 void scaling_json(const struct scaling *scaling, struct jsonw *json)
@@ -98,45 +98,45 @@ static double scaling_y(const struct scaling_plot *plot, double value)
 
 static int scaling_grid(const struct scaling_plot *plot, struct buf *out)
 {
-	int result = buf_printf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n",
-				SCALING_WIDTH, SCALING_HEIGHT, plot->label);
+	int rc = buf_printf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n",
+			    SCALING_WIDTH, SCALING_HEIGHT, plot->label);
 
-	for (int i = 0; result == 0 && i < SCALING_LINES; i++) {
+	for (int i = 0; rc == 0 && i < SCALING_LINES; i++) {
 		double value = plot->top * i / (SCALING_LINES - 1), y = scaling_y(plot, value);
-		result = buf_printf(out,
-				    "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" "
-				    "y2=\"%.1f\"/><text x=\"0\" y=\"%.1f\">%.4g%s</text>\n",
-				    SCALING_LEFT, SCALING_WIDTH - SCALING_EDGE, y, y, y + 4,
-				    value * plot->percent, plot->percent > 1 ? " %" : "");
+		rc = buf_printf(out,
+				"<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" "
+				"y2=\"%.1f\"/><text x=\"0\" y=\"%.1f\">%.4g%s</text>\n",
+				SCALING_LEFT, SCALING_WIDTH - SCALING_EDGE, y, y, y + 4,
+				value * plot->percent, plot->percent > 1 ? " %" : "");
 	}
 
-	for (size_t i = 0; result == 0 && i < plot->scaling->count; i++)
-		result = buf_printf(
+	for (size_t i = 0; rc == 0 && i < plot->scaling->count; i++)
+		rc = buf_printf(
 		    out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%" PRIu64 "</text>\n",
 		    scaling_x(plot->scaling, (double)plot->scaling->points[i].workers),
 		    SCALING_HEIGHT - 8, plot->scaling->points[i].workers);
 
-	return result;
+	return rc;
 }
 
 /* What was measured: a line through the medians, and each one's range. */
 static int scaling_curve(const struct scaling_plot *plot, struct buf *out)
 {
 	const struct scaling *scaling = plot->scaling;
-	int result = buf_add_text(out, "<polyline class=\"line\" points=\"");
-	for (size_t i = 0; result == 0 && i < scaling->count; i++)
-		result = buf_printf(out, "%.1f,%.1f ",
-				    scaling_x(scaling, (double)scaling->points[i].workers),
-				    scaling_y(plot, plot->value(&scaling->points[i])));
+	int rc = buf_add_text(out, "<polyline class=\"line\" points=\"");
+	for (size_t i = 0; rc == 0 && i < scaling->count; i++)
+		rc = buf_printf(out, "%.1f,%.1f ",
+				scaling_x(scaling, (double)scaling->points[i].workers),
+				scaling_y(plot, plot->value(&scaling->points[i])));
 
-	if (result == 0)
-		result = buf_add_text(out, "\"/>\n");
+	if (rc == 0)
+		rc = buf_add_text(out, "\"/>\n");
 
-	for (size_t i = 0; result == 0 && i < scaling->count; i++) {
+	for (size_t i = 0; rc == 0 && i < scaling->count; i++) {
 		const struct scaling_point *point = &scaling->points[i];
 		double x = scaling_x(scaling, (double)point->workers);
 
-		result = buf_printf(
+		rc = buf_printf(
 		    out,
 		    "<line class=\"range\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
 		    "<circle class=\"a\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>%" PRIu64
@@ -146,7 +146,7 @@ static int scaling_curve(const struct scaling_plot *plot, struct buf *out)
 		    plot->value(point) * plot->percent, plot->percent > 1 ? " %" : "");
 	}
 
-	return result == 0 ? buf_add_text(out, "</svg>\n") : result;
+	return rc == 0 ? buf_add_text(out, "</svg>\n") : rc;
 }
 
 static double scaling_rate(const struct scaling_point *point)
@@ -200,22 +200,22 @@ static int scaling_plots(const struct scaling *scaling, struct buf *out)
 		part.top = fmax(part.top, scaling->points[i].efficiency_high);
 	}
 
-	int result = scaling_grid(&rate, out);
-	if (result == 0) /* if all were as fast as the first */
-		result = buf_printf(
+	int rc = scaling_grid(&rate, out);
+	if (rc == 0) /* if all were as fast as the first */
+		rc = buf_printf(
 		    out, "<line class=\"zero\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n",
 		    scaling_x(scaling, (double)first->workers), scaling_y(&rate, first->rate),
 		    scaling_x(scaling, (double)last->workers),
 		    scaling_y(&rate, each * (double)last->workers));
 
-	if (result == 0)
-		result = scaling_curve(&rate, out);
-	if (result == 0)
-		result = buf_add_text(out, "<h2>Efficiency</h2>\n");
-	if (result == 0)
-		result = scaling_grid(&part, out);
+	if (rc == 0)
+		rc = scaling_curve(&rate, out);
+	if (rc == 0)
+		rc = buf_add_text(out, "<h2>Efficiency</h2>\n");
+	if (rc == 0)
+		rc = scaling_grid(&part, out);
 
-	return result == 0 ? scaling_curve(&part, out) : result;
+	return rc == 0 ? scaling_curve(&part, out) : rc;
 }
 
 int scaling_html(const struct scaling *scaling, const char *version, const char *started,
@@ -224,25 +224,24 @@ int scaling_html(const struct scaling *scaling, const char *version, const char 
 	struct buf text _cleanup_buf_;
 
 	buf_init(&text, out->max);
-	int result = scaling_text(scaling, &text);
-	if (result == 0)
-		result = html_begin(out, "sluice bench compare: scaling");
-	if (result == 0)
-		result = buf_add_text(out, "<h1>Scaling</h1>\n<pre>");
+	int rc = scaling_text(scaling, &text);
+	if (rc == 0)
+		rc = html_begin(out, "sluice bench compare: scaling");
+	if (rc == 0)
+		rc = buf_add_text(out, "<h1>Scaling</h1>\n<pre>");
 
-	if (result == 0)
-		result = html_text(out, buf_text(&text));
-	if (result == 0)
-		result = buf_add_text(out, "</pre>\n<h2>");
-	if (result == 0)
-		result = html_text(out, scaling->metric);
-	if (result == 0)
-		result = buf_add_text(out, "</h2>\n<p>Grey: if all workers were as fast as the "
-					   "first. Bars: the slowest and the fastest run.</p>\n");
+	if (rc == 0)
+		rc = html_text(out, buf_text(&text));
+	if (rc == 0)
+		rc = buf_add_text(out, "</pre>\n<h2>");
+	if (rc == 0)
+		rc = html_text(out, scaling->metric);
+	if (rc == 0)
+		rc = buf_add_text(out, "</h2>\n<p>Grey: if all workers were as fast as the "
+				       "first. Bars: the slowest and the fastest run.</p>\n");
 
-	if (result == 0)
-		result = scaling_plots(scaling, out);
+	if (rc == 0)
+		rc = scaling_plots(scaling, out);
 
-	return result == 0 ? buf_printf(out, "<p>sluice %s, %s</p>\n</html>\n", version, started)
-			   : result;
+	return rc == 0 ? buf_printf(out, "<p>sluice %s, %s</p>\n</html>\n", version, started) : rc;
 }

@@ -228,9 +228,9 @@ int stats_interval(const double *sorted, size_t count, double confidence,
 		return err_set(err, -E2BIG, "%zu pairs are too many: at most %d are possible",
 			       count, STATS_VALUES_MAX);
 
-	int result = stats_rank_bound(count, (1 - confidence) / 2, &k, err);
-	if (result < 0)
-		return result;
+	int rc = stats_rank_bound(count, (1 - confidence) / 2, &k, err);
+	if (rc < 0)
+		return rc;
 	if (k < 0)
 		return err_set(err, -ERANGE, "%zu pairs are too few for an interval of %.0f %%",
 			       count, confidence * 100);

@@ -55,13 +55,13 @@ static int storage_record(struct storage_case *one, const char *side,
 	run->slot = (uint32_t)(index % 2) + 1;
 	run->end_ns = outcome->took_ns; /* it is not known when it began */
 
-	int result = result_run_add(run, "rate", "bytes/s", true, &rate, 1, err);
-	if (result == 0)
-		result = result_run_add(run, "reads", "1/s", true, &reads, 1, err);
-	if (result == 0)
-		result = result_run_add(run, "p50", "s", false, &p50, 1, err);
+	int rc = result_run_add(run, "rate", "bytes/s", true, &rate, 1, err);
+	if (rc == 0)
+		rc = result_run_add(run, "reads", "1/s", true, &reads, 1, err);
+	if (rc == 0)
+		rc = result_run_add(run, "p50", "s", false, &p50, 1, err);
 
-	return result == 0 ? result_run_add(run, "p99", "s", false, &p99, 1, err) : result;
+	return rc == 0 ? result_run_add(run, "p99", "s", false, &p99, 1, err) : rc;
 }
 
 /* One case, once, in one of the directories. */
@@ -82,22 +82,21 @@ static int storage_one(struct storage *self, struct storage_case *one, bool is_p
 		return err_set(err, -EINTR, "interrupted");
 
 	uint64_t seed = plan->seed + index;
-	int result =
-	    plan->fio && storage_fio_can(&one->what)
-		? storage_fio_run(plan->fio, set, &one->what, plan->time_ns, seed, plan->stop,
-				  &outcome, err)
-		: reader_run(set, &one->what, plan->time_ns, seed, plan->stop, &outcome, err);
+	int rc = plan->fio && storage_fio_can(&one->what)
+		     ? storage_fio_run(plan->fio, set, &one->what, plan->time_ns, seed, plan->stop,
+				       &outcome, err)
+		     : reader_run(set, &one->what, plan->time_ns, seed, plan->stop, &outcome, err);
 
 	self->done++;
-	if (result == -EOPNOTSUPP) {
+	if (rc == -EOPNOTSUPP) {
 		one->is_skipped = true;
 		(void)snprintf(one->why, sizeof(one->why), "'%.128s': %.100s",
 			       is_path ? plan->path : plan->against, err->text); /* cut */
 		return 0;
 	}
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	self->out->wrong += outcome.wrong;
 	return storage_record(one, side, &outcome, index, err);
@@ -106,20 +105,20 @@ static int storage_one(struct storage *self, struct storage_case *one, bool is_p
 static int storage_round(struct storage *self, uint64_t round, struct err *err)
 {
 	const struct storage_plan *plan = self->plan;
-	int result = 0;
+	int rc = 0;
 
-	for (size_t i = 0; result == 0 && i < self->out->case_count; i++) {
+	for (size_t i = 0; rc == 0 && i < self->out->case_count; i++) {
 		struct storage_case *one = &self->out->cases[i];
 		/* A and B in pairs, as verdict_run_is_b() orders them. */
 		unsigned runs = plan->against ? 2 : 1;
-		for (unsigned k = 0; result == 0 && k < runs && !one->is_skipped; k++) {
+		for (unsigned k = 0; rc == 0 && k < runs && !one->is_skipped; k++) {
 			uint64_t index = runs * round + k;
 			bool is_path = runs == 1 || verdict_run_is_b(plan->seed + i, index);
-			result = storage_one(self, one, is_path, index, err);
+			rc = storage_one(self, one, is_path, index, err);
 		}
 	}
 
-	return result;
+	return rc;
 }
 
 /* --- judging ---------------------------------------------------------------------------------- */
@@ -179,12 +178,12 @@ static bool storage_writes(uint64_t done, uint64_t all, void *context)
 static int storage_make_sets(struct storage *self, struct err *err)
 {
 	const struct storage_plan *plan = self->plan;
-	int result = reader_set_make(plan->path, plan->bytes, plan->files, plan->file_bytes,
-				     storage_writes, self, &self->set, err);
-	if (result == 0 && plan->against)
-		result = reader_set_make(plan->against, plan->bytes, plan->files, plan->file_bytes,
-					 storage_writes, self, &self->against, err);
-	return result;
+	int rc = reader_set_make(plan->path, plan->bytes, plan->files, plan->file_bytes,
+				 storage_writes, self, &self->set, err);
+	if (rc == 0 && plan->against)
+		rc = reader_set_make(plan->against, plan->bytes, plan->files, plan->file_bytes,
+				     storage_writes, self, &self->against, err);
+	return rc;
 }
 
 static int storage_make_cases(const struct storage_plan *plan, struct storage_outcome *out,
@@ -213,19 +212,19 @@ int storage_run(const struct storage_plan *plan, struct storage_outcome *out, st
 	struct storage self = {.plan = plan,
 			       .out = out,
 			       .all = plan->rounds * plan->case_count * (plan->against ? 2 : 1)};
-	int result = storage_make_cases(plan, out, err);
-	if (result == 0)
-		result = storage_make_sets(&self, err);
+	int rc = storage_make_cases(plan, out, err);
+	if (rc == 0)
+		rc = storage_make_sets(&self, err);
 
-	for (uint64_t round = 0; result == 0 && round < plan->rounds; round++)
-		result = storage_round(&self, round, err);
+	for (uint64_t round = 0; rc == 0 && round < plan->rounds; round++)
+		rc = storage_round(&self, round, err);
 
 	reader_set_remove(&self.set);
 	reader_set_remove(&self.against);
 
-	for (size_t i = 0; result == 0 && i < out->case_count; i++)
+	for (size_t i = 0; rc == 0 && i < out->case_count; i++)
 		if (!out->cases[i].is_skipped)
-			result = storage_judge(plan, &out->cases[i], err);
+			rc = storage_judge(plan, &out->cases[i], err);
 
-	return result;
+	return rc;
 }

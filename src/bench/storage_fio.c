@@ -61,22 +61,22 @@ int storage_fio_parse(const char *text, size_t length, struct reader_outcome *ou
 	};
 	uint64_t failed = fio_number(job, "error");
 	bool is_there = read && fio_number(read, "runtime") < UINT64_C(1000000000000);
-	int result = 0;
+	int rc = 0;
 
 	if (!is_there)
-		result = err_set(err, -EBADMSG, "fio printed no result");
+		rc = err_set(err, -EBADMSG, "fio printed no result");
 	else if (failed == EINVAL)
-		result = err_set(err, -EOPNOTSUPP, "fio: O_DIRECT is not possible here");
+		rc = err_set(err, -EOPNOTSUPP, "fio: O_DIRECT is not possible here");
 	else if (failed)
-		result = err_set(err, -EIO, "fio: error %" PRIu64, failed);
+		rc = err_set(err, -EIO, "fio: error %" PRIu64, failed);
 	else if (outcome.bytes == 0 || outcome.took_ns == 0)
-		result = err_set(err, -EBADMSG, "fio read nothing");
+		rc = err_set(err, -EBADMSG, "fio read nothing");
 
 	json_decref(root);
-	if (result == 0)
+	if (rc == 0)
 		*out = outcome;
 
-	return result;
+	return rc;
 }
 
 /* --- its command ------------------------------------------------------------------------------ */
@@ -105,9 +105,9 @@ static int fio_make(struct fio_command *command, const char *program, const stru
 		    struct err *err)
 {
 	char path[FILE_PATH_MAX];
-	int result = reader_large_path(set, path, err);
-	if (result < 0)
-		return result;
+	int rc = reader_large_path(set, path, err);
+	if (rc < 0)
+		return rc;
 
 	/* Its directory is where fio is started: to fio, a path with a colon is two. */
 	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
@@ -221,9 +221,9 @@ int storage_fio_run(const char *program, const struct reader_set *set,
 	pid_t pid;
 
 	buf_init(&text, STORAGE_FIO_OUTPUT_MAX);
-	int result = fio_make(&command, program, set, what, time_ns, seed, err);
-	if (result < 0)
-		return result;
+	int rc = fio_make(&command, program, set, what, time_ns, seed, err);
+	if (rc < 0)
+		return rc;
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "making a pipe: %s", err_describe(errno));
 
@@ -237,22 +237,22 @@ int storage_fio_run(const char *program, const struct reader_set *set,
 					.fd_count = 2,
 					.new_session = true};
 
-	result = child_spawn(&spec, &pid, err);
-	if (result < 0)
+	rc = child_spawn(&spec, &pid, err);
+	if (rc < 0)
 		return err_wrap(err, "starting '%s'", program);
 
 	(void)close(take_fd(&writer));
 	uint64_t until_ns =
 	    clock_now_ns(&fio_clock) + time_ns + STORAGE_FIO_GRACE_S * UINT64_C(1000000000);
-	result = fio_end(pid, fio_read(reader, stop, until_ns, &text), stop, until_ns, err);
-	if (result < 0)
-		return result;
+	rc = fio_end(pid, fio_read(reader, stop, until_ns, &text), stop, until_ns, err);
+	if (rc < 0)
+		return rc;
 
-	result = storage_fio_parse(buf_text(&text), text.length, out, err);
-	if (result == -EBADMSG)
+	rc = storage_fio_parse(buf_text(&text), text.length, out, err);
+	if (rc == -EBADMSG)
 		return err_set(err, -EIO, "fio: %.*s",
 			       text.length ? (int)strcspn(buf_text(&text), "\n") : 7,
 			       text.length ? buf_text(&text) : "nothing");
 
-	return result;
+	return rc;
 }

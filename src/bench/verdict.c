@@ -97,9 +97,9 @@ static int verdict_look_at_slots(const double *logs, const struct verdict_questi
 	stats_sort(room, question->count);
 
 	struct stats_interval within;
-	int result = stats_interval(room, question->count, 1 - VERDICT_ALPHA, &within, err);
-	if (result < 0)
-		return result;
+	int rc = stats_interval(room, question->count, 1 - VERDICT_ALPHA, &within, err);
+	if (rc < 0)
+		return rc;
 
 	out->slot_within_95 = verdict_interval(within);
 	out->by_blocks = within.low > 0 || within.high < 0;
@@ -143,23 +143,23 @@ static int verdict_conclude(const struct verdict_question *question, double *log
 	out->geometric_mean = verdict_from_log(stats_mean(logs, count));
 	out->deviation = stats_deviation(logs, count);
 
-	int result = stats_signed_rank(logs, count, &out->p, err);
-	if (result < 0)
-		return result;
+	int rc = stats_signed_rank(logs, count, &out->p, err);
+	if (rc < 0)
+		return rc;
 
 	stats_sort(logs, count);
 	out->estimate = verdict_from_log(stats_location(logs, count));
-	result = stats_interval(logs, count, 1 - alpha, &within_95, err);
-	if (result == 0)
-		result = stats_interval(logs, count, 1 - 2 * alpha, &within_90, err);
+	rc = stats_interval(logs, count, 1 - alpha, &within_95, err);
+	if (rc == 0)
+		rc = stats_interval(logs, count, 1 - 2 * alpha, &within_90, err);
 
-	if (result == -ERANGE) {
+	if (rc == -ERANGE) {
 		out->kind = VERDICT_TOO_FEW;
 		return 0;
 	}
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	out->excludes_zero = within_95.low > 0 || within_95.high < 0;
 	out->kind = verdict_judge(out, question->margin, within_90, within_95);
@@ -182,9 +182,9 @@ static int verdict_conclude(const struct verdict_question *question, double *log
 int verdict_make(const struct verdict_question *question, struct verdict *out, struct err *err)
 {
 	struct verdict verdict = {.kind = VERDICT_TOO_FEW, .p = 1, .trend_a = 1, .trend_b = 1};
-	int result = verdict_check(question, err);
-	if (result < 0)
-		return result;
+	int rc = verdict_check(question, err);
+	if (rc < 0)
+		return rc;
 
 	_cleanup_free_ double *logs = calloc(question->count + 1, sizeof(*logs));
 	_cleanup_free_ double *room = calloc(question->count + 1, sizeof(*room));
@@ -205,16 +205,16 @@ int verdict_make(const struct verdict_question *question, struct verdict *out, s
 	}
 
 	verdict_look_for_trends(question, room, &verdict);
-	result = verdict_look_at_slots(logs, question, room, &verdict, err);
-	if (result == 0 && verdict.by_blocks)
+	rc = verdict_look_at_slots(logs, question, room, &verdict, err);
+	if (rc == 0 && verdict.by_blocks)
 		count = verdict_to_blocks(logs, count);
-	if (result == 0)
-		result = verdict_conclude(question, logs, count, &verdict, err);
+	if (rc == 0)
+		rc = verdict_conclude(question, logs, count, &verdict, err);
 
-	if (result == 0)
+	if (rc == 0)
 		*out = verdict;
 
-	return result;
+	return rc;
 }
 
 bool verdict_calibration_fails(const struct verdict *self, double margin, double *out_half_width)

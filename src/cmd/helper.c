@@ -65,10 +65,10 @@ static int helper_start(struct helper *helper, const char *program, const char *
 		return in;
 
 	if (pipe2(out, O_CLOEXEC) < 0 || pipe2(said, O_CLOEXEC) < 0) {
-		int result = err_set(err, -errno, "making a pipe: %s", err_describe(-errno));
+		int rc = err_set(err, -errno, "making a pipe: %s", err_describe(-errno));
 		cleanup_close_fn(&out[0]);
 		cleanup_close_fn(&out[1]);
-		return result;
+		return rc;
 	}
 
 	const struct child_fd fds[] = {
@@ -80,14 +80,14 @@ static int helper_start(struct helper *helper, const char *program, const char *
 	    .fd_count = input ? 3 : 2,
 	    .new_session = true, /* what it starts ends with it */
 	};
-	int result = child_spawn(&spec, &helper->pid, err);
+	int rc = child_spawn(&spec, &helper->pid, err);
 
 	(void)close(out[1]);
 	(void)close(said[1]);
 	helper->fds[HELPER_OUT] = out[0];
 	helper->fds[HELPER_SAID] = said[0];
 
-	return result;
+	return rc;
 }
 
 static int helper_read(struct helper *helper, int stream, struct err *err)
@@ -104,8 +104,8 @@ static int helper_read(struct helper *helper, int stream, struct err *err)
 	}
 
 	if (stream == HELPER_OUT) {
-		int result = buf_add(helper->out, chunk, (size_t)count);
-		return result == -ENOSPC ? err_set(err, -EFBIG, "it prints too much") : result;
+		int rc = buf_add(helper->out, chunk, (size_t)count);
+		return rc == -ENOSPC ? err_set(err, -EFBIG, "it prints too much") : rc;
 	}
 
 	size_t room = helper->said.max - helper->said.length;
@@ -117,9 +117,9 @@ static int helper_read(struct helper *helper, int stream, struct err *err)
 
 static int helper_listen(struct helper *helper, uint64_t end_ns, struct err *err)
 {
-	int result = 0;
+	int rc = 0;
 
-	while (result == 0 && (helper->fds[HELPER_OUT] >= 0 || helper->fds[HELPER_SAID] >= 0)) {
+	while (rc == 0 && (helper->fds[HELPER_OUT] >= 0 || helper->fds[HELPER_SAID] >= 0)) {
 		struct pollfd polls[HELPER_STREAMS] = {{helper->fds[HELPER_OUT], POLLIN, 0},
 						       {helper->fds[HELPER_SAID], POLLIN, 0}};
 		uint64_t now_ns = clock_now_ns(&real_clock);
@@ -131,12 +131,12 @@ static int helper_listen(struct helper *helper, uint64_t end_ns, struct err *err
 		if (ready < 0 && errno != EINTR)
 			return err_set(err, -errno, "%s", err_describe(-errno));
 
-		for (int i = 0; i < HELPER_STREAMS && ready > 0 && result == 0; i++)
+		for (int i = 0; i < HELPER_STREAMS && ready > 0 && rc == 0; i++)
 			if (polls[i].revents != 0)
-				result = helper_read(helper, i, err);
+				rc = helper_read(helper, i, err);
 	}
 
-	return result;
+	return rc;
 }
 
 /* The last line that it said, without its own name in front. */
@@ -175,21 +175,21 @@ int helper_run(const char *name, const char *directory, const char *const *argum
 	char program[FILE_PATH_MAX];
 	struct helper helper = {.fds = {-1, -1}, .out = out};
 	uint64_t end_ns = clock_now_ns(&real_clock) + timeout_ms * CLOCK_NS_PER_MS;
-	int result = libexec_find(name, directory, NULL, program, err);
-	if (result < 0)
-		return result;
+	int rc = libexec_find(name, directory, NULL, program, err);
+	if (rc < 0)
+		return rc;
 
 	buf_init(&helper.said, HELPER_SAID_MAX);
-	result = helper_start(&helper, program, name, arguments, input, err);
-	if (result == 0) {
-		result = helper_listen(&helper, end_ns, err);
-		if (result < 0)
+	rc = helper_start(&helper, program, name, arguments, input, err);
+	if (rc == 0) {
+		rc = helper_listen(&helper, end_ns, err);
+		if (rc < 0)
 			(void)kill(-helper.pid, SIGKILL);
 
 		int status = helper_wait(&helper);
-		if (result == 0 && status != 0) {
+		if (rc == 0 && status != 0) {
 			helper_complain(&helper, name, status, err);
-			result = -EIO;
+			rc = -EIO;
 		}
 	}
 
@@ -197,5 +197,5 @@ int helper_run(const char *name, const char *directory, const char *const *argum
 	cleanup_close_fn(&helper.fds[HELPER_SAID]);
 	buf_done(&helper.said);
 
-	return result;
+	return rc;
 }

@@ -52,21 +52,21 @@ static int modinfo_header(const struct modinfo_source *source, Elf64_Ehdr *out, 
 		      {"\x28\xb5\x2f\xfd", 4},
 		      {"\x1f\x8b", 2}};
 	unsigned char magic[MODINFO_MAGIC];
-	int result = modinfo_at(source, 0, magic, sizeof(magic));
-	if (result < 0)
-		return err_set(err, result, "it is too short for a kernel module");
+	int rc = modinfo_at(source, 0, magic, sizeof(magic));
+	if (rc < 0)
+		return err_set(err, rc, "it is too short for a kernel module");
 
 	for (size_t i = 0; i < sizeof(packed) / sizeof(*packed); i++)
 		if (memcmp(magic, packed[i].bytes, packed[i].length) == 0)
 			return err_set(err, -ENOTSUP, "it is compressed");
 
-	result = modinfo_at(source, 0, out, sizeof(*out));
-	if (result < 0 || memcmp(out->e_ident, ELFMAG, SELFMAG) != 0 ||
+	rc = modinfo_at(source, 0, out, sizeof(*out));
+	if (rc < 0 || memcmp(out->e_ident, ELFMAG, SELFMAG) != 0 ||
 	    out->e_ident[EI_CLASS] != ELFCLASS64 ||
 	    out->e_ident[EI_DATA] != (BYTE_ORDER == LITTLE_ENDIAN ? ELFDATA2LSB : ELFDATA2MSB) ||
 	    out->e_shentsize != sizeof(Elf64_Shdr) || out->e_shnum > MODINFO_SECTIONS_MAX ||
 	    out->e_shstrndx >= out->e_shnum)
-		return err_set(err, result < 0 ? result : -EINVAL,
+		return err_set(err, rc < 0 ? rc : -EINVAL,
 			       "it is no kernel module of this machine");
 
 	return 0;
@@ -87,14 +87,14 @@ static int modinfo_find(const struct modinfo_source *source, const Elf64_Ehdr *h
 {
 	static const char wanted[] = ".modinfo";
 	Elf64_Shdr names, section;
-	int result = modinfo_section(source, header, header->e_shstrndx, &names);
+	int rc = modinfo_section(source, header, header->e_shstrndx, &names);
 
-	for (uint64_t i = 0; i < header->e_shnum && result == 0; i++) {
+	for (uint64_t i = 0; i < header->e_shnum && rc == 0; i++) {
 		char name[sizeof(wanted)];
 		uint64_t offset;
 
-		result = modinfo_section(source, header, i, &section);
-		if (result < 0 || section.sh_type != SHT_PROGBITS ||
+		rc = modinfo_section(source, header, i, &section);
+		if (rc < 0 || section.sh_type != SHT_PROGBITS ||
 		    __builtin_add_overflow(names.sh_offset, section.sh_name, &offset) ||
 		    modinfo_at(source, offset, name, sizeof(name)) < 0 ||
 		    memcmp(name, wanted, sizeof(wanted)) != 0)
@@ -104,7 +104,7 @@ static int modinfo_find(const struct modinfo_source *source, const Elf64_Ehdr *h
 		return 0;
 	}
 
-	return result < 0 ? result : -EINVAL;
+	return rc < 0 ? rc : -EINVAL;
 }
 
 static void modinfo_take(const char *text, size_t length, const char *key, char *out)
@@ -138,23 +138,23 @@ static int modinfo_get(const struct modinfo_source *source, struct modinfo *out,
 	struct modinfo modinfo = {.vermagic = ""};
 	Elf64_Ehdr header;
 	Elf64_Shdr section;
-	int result = modinfo_header(source, &header, err);
-	if (result < 0)
-		return result;
+	int rc = modinfo_header(source, &header, err);
+	if (rc < 0)
+		return rc;
 
-	result = modinfo_find(source, &header, &section);
-	if (result == 0 && section.sh_size > MODINFO_SIZE_MAX)
-		result = -EINVAL;
-	if (result < 0)
-		return err_set(err, result, "it has no section .modinfo that can be read");
+	rc = modinfo_find(source, &header, &section);
+	if (rc == 0 && section.sh_size > MODINFO_SIZE_MAX)
+		rc = -EINVAL;
+	if (rc < 0)
+		return err_set(err, rc, "it has no section .modinfo that can be read");
 
 	_cleanup_free_ char *text = malloc(section.sh_size + 1);
 	if (!text)
 		return err_set(err, -ENOMEM, "out of memory");
 
-	result = modinfo_at(source, section.sh_offset, text, section.sh_size);
-	if (result < 0)
-		return err_set(err, result, "its section .modinfo lies behind its end");
+	rc = modinfo_at(source, section.sh_offset, text, section.sh_size);
+	if (rc < 0)
+		return err_set(err, rc, "its section .modinfo lies behind its end");
 
 	modinfo_texts(text, section.sh_size, &modinfo);
 	*out = modinfo;
@@ -170,8 +170,8 @@ int modinfo_parse(const void *bytes, size_t length, struct modinfo *out, struct 
 int modinfo_read(int fd, const char *name, struct modinfo *out, struct err *err)
 {
 	const struct modinfo_source source = {.fd = fd};
-	int result = modinfo_get(&source, out, err);
-	if (result < 0)
+	int rc = modinfo_get(&source, out, err);
+	if (rc < 0)
 		(void)err_wrap(err, "'%.200s'", name);
-	return result;
+	return rc;
 }

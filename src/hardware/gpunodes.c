@@ -133,36 +133,36 @@ static int gpunodes_add_drm(struct gpunodes *nodes, const struct gpunodes_device
 
 	_cleanup_closedir_ DIR *directory = opendir(path);
 	const struct dirent *entry;
-	int result = 0;
+	int rc = 0;
 
 	for (int i = 0;
-	     directory && result != -E2BIG && i < GPUNODES_DRM_MAX && (entry = readdir(directory));
+	     directory && rc != -E2BIG && i < GPUNODES_DRM_MAX && (entry = readdir(directory));
 	     i++) {
 		if (entry->d_name[0] != '.' &&
 		    file_path(path, NULL, "%s/dev/dri/%s", root, entry->d_name) == 0)
-			result = gpunodes_add_path(nodes, path);
+			rc = gpunodes_add_path(nodes, path);
 	}
 
-	return result == -E2BIG ? result : 0;
+	return rc == -E2BIG ? rc : 0;
 }
 
 static int gpunodes_add_gpu(struct gpunodes *nodes, const struct gpunodes_device *device,
 			    const char *root)
 {
 	char path[FILE_PATH_MAX];
-	int result = device->minor == GPU_U32_UNKNOWN
-			 ? -ENOENT
-			 : file_path(path, NULL, "%s/dev/nvidia%u", root, device->minor);
-	if (result == 0)
-		result = gpunodes_add_path(nodes, path);
+	int rc = device->minor == GPU_U32_UNKNOWN
+		     ? -ENOENT
+		     : file_path(path, NULL, "%s/dev/nvidia%u", root, device->minor);
+	if (rc == 0)
+		rc = gpunodes_add_path(nodes, path);
 
 	/* The driver makes a real one when somebody asks for it. */
-	if (result == -ENOENT && root[0] == '\0' && device->minor != GPU_U32_UNKNOWN)
-		result = gpunodes_add(nodes, GPUNODES_MAJOR, device->minor);
-	if (result == -ENOENT)
+	if (rc == -ENOENT && root[0] == '\0' && device->minor != GPU_U32_UNKNOWN)
+		rc = gpunodes_add(nodes, GPUNODES_MAJOR, device->minor);
+	if (rc == -ENOENT)
 		nodes->unknown++;
-	if (result == -E2BIG)
-		return result;
+	if (rc == -E2BIG)
+		return rc;
 
 	return gpunodes_add_drm(nodes, device, root);
 }
@@ -209,11 +209,11 @@ static uint32_t gpunodes_caps_major(void)
 static int gpunodes_add_cap(struct gpunodes *nodes, uint32_t cap, const char *root)
 {
 	char path[FILE_PATH_MAX];
-	int result = file_path(path, NULL, "%s/dev/nvidia-caps/nvidia-cap%u", root, cap);
-	if (result == 0)
-		result = gpunodes_add_path(nodes, path);
-	if (result != -ENOENT || root[0] != '\0')
-		return result;
+	int rc = file_path(path, NULL, "%s/dev/nvidia-caps/nvidia-cap%u", root, cap);
+	if (rc == 0)
+		rc = gpunodes_add_path(nodes, path);
+	if (rc != -ENOENT || root[0] != '\0')
+		return rc;
 
 	/* As above. */
 	uint32_t major = gpunodes_caps_major();
@@ -285,28 +285,28 @@ static int gpunodes_add_mig(struct gpunodes *nodes, const struct gpunodes_plan *
 			    const char *root)
 {
 	uint32_t cap;
-	int result = minors_find(minors, device->minor, device->gi, device->ci, &cap);
-	if (result == 0)
-		result = gpunodes_add_cap(nodes, cap, root);
+	int rc = minors_find(minors, device->minor, device->gi, device->ci, &cap);
+	if (rc == 0)
+		rc = gpunodes_add_cap(nodes, cap, root);
 
-	if (result == 0 && !gpunodes_shares_instance(plan, device)) {
-		result = minors_find(minors, device->minor, device->gi, MINORS_GPU_INSTANCE, &cap);
-		if (result == 0)
-			result = gpunodes_add_cap(nodes, cap, root);
+	if (rc == 0 && !gpunodes_shares_instance(plan, device)) {
+		rc = minors_find(minors, device->minor, device->gi, MINORS_GPU_INSTANCE, &cap);
+		if (rc == 0)
+			rc = gpunodes_add_cap(nodes, cap, root);
 	}
 
-	if (result == -ENOENT)
+	if (rc == -ENOENT)
 		nodes->unknown++;
 
-	return result == -E2BIG ? result : 0;
+	return rc == -E2BIG ? rc : 0;
 }
 
 /* "config 1" and "monitor 2" of the list of capabilities. */
 static int gpunodes_add_common(struct gpunodes *nodes, const char *text, const char *root)
 {
-	int result = 0;
+	int rc = 0;
 
-	for (const char *line = text; line && result != -E2BIG; line = strchr(line, '\n')) {
+	for (const char *line = text; line && rc != -E2BIG; line = strchr(line, '\n')) {
 		line += *line == '\n';
 		size_t name = strcspn(line, " \n");
 		bool is_common = (name == 6 && memcmp(line, "config", 6) == 0) ||
@@ -316,10 +316,10 @@ static int gpunodes_add_common(struct gpunodes *nodes, const char *text, const c
 		if (is_common && line[name] == ' ' &&
 		    parse_u64_span(line + name + 1, strcspn(line + name + 1, "\n"), 0, UINT32_MAX,
 				   &cap) == 0)
-			result = gpunodes_add_cap(nodes, (uint32_t)cap, root);
+			rc = gpunodes_add_cap(nodes, (uint32_t)cap, root);
 	}
 
-	return result == -E2BIG ? result : 0;
+	return rc == -E2BIG ? rc : 0;
 }
 
 static int gpunodes_read(const struct gpunodes_plan *plan, const char *root, struct gpunodes *nodes,
@@ -330,31 +330,31 @@ static int gpunodes_read(const struct gpunodes_plan *plan, const char *root, str
 
 	buf_init(&text, MINORS_SIZE_MAX);
 	struct minors *minors = NULL;
-	int result = file_path(path, err, "%s" MINORS_PATH, root);
+	int rc = file_path(path, err, "%s" MINORS_PATH, root);
 	/* Without MIG there is no such file, or nothing of use in it. */
-	if (result == 0 && file_read(path, &text, NULL) == 0)
-		result = minors_parse(buf_text(&text), text.length, &minors, err);
+	if (rc == 0 && file_read(path, &text, NULL) == 0)
+		rc = minors_parse(buf_text(&text), text.length, &minors, err);
 	nodes->is_closed = true;
 	nodes->caps_major = root[0] == '\0' ? gpunodes_caps_major() : 0;
 
-	for (size_t i = 0; result == 0 && i < plan->count; i++) {
+	for (size_t i = 0; rc == 0 && i < plan->count; i++) {
 		const struct gpunodes_device *device = &plan->devices[i];
 		if (device->is_given && !device->is_mig)
 			gpunodes_keep_gpu(nodes, device, root);
 		else if (device->is_given)
 			gpunodes_keep_mig(nodes, device, minors, root);
 		else if (!device->is_mig)
-			result = gpunodes_add_gpu(nodes, device, root);
+			rc = gpunodes_add_gpu(nodes, device, root);
 		else
-			result = gpunodes_add_mig(nodes, plan, device, minors, root);
+			rc = gpunodes_add_mig(nodes, plan, device, minors, root);
 	}
 
-	if (result == 0 && minors)
-		result = gpunodes_add_common(nodes, buf_text(&text), root);
+	if (rc == 0 && minors)
+		rc = gpunodes_add_common(nodes, buf_text(&text), root);
 	minors_free(minors);
 	gpunodes_keep_drm(nodes, root);
 
-	return result;
+	return rc;
 }
 
 int gpunodes_find(const struct gpunodes_plan *plan, const char *root, struct gpunodes *out,
@@ -364,12 +364,12 @@ int gpunodes_find(const struct gpunodes_plan *plan, const char *root, struct gpu
 	if (!nodes.nodes)
 		return err_set(err, -ENOMEM, "no memory for a list of device nodes");
 
-	int result = gpunodes_read(plan, root, &nodes, err);
-	if (result == -E2BIG)
+	int rc = gpunodes_read(plan, root, &nodes, err);
+	if (rc == -E2BIG)
 		(void)err_set(err, -E2BIG, "more than %d device nodes", GPUNODES_MAX);
-	if (result < 0) {
+	if (rc < 0) {
 		gpunodes_done(&nodes);
-		return result;
+		return rc;
 	}
 
 	qsort(nodes.nodes, nodes.count, sizeof(*nodes.nodes), gpunodes_compare);

@@ -136,13 +136,13 @@ static void take_codes(struct health_policy *policy, const char *list, bool heed
 		if (entry[0] == '\0' || strcasecmp(entry, "all") == 0)
 			continue;
 
-		int result = parse_u64(entry, 0, UINT32_MAX, &code);
-		if (result == 0)
-			result = policy_put(policy, (uint32_t)code,
-					    heed ? health_policy_fatal((uint32_t)code) : XID_IGNORE,
-					    true);
+		int rc = parse_u64(entry, 0, UINT32_MAX, &code);
+		if (rc == 0)
+			rc = policy_put(policy, (uint32_t)code,
+					heed ? health_policy_fatal((uint32_t)code) : XID_IGNORE,
+					true);
 
-		if (result < 0 && bad)
+		if (rc < 0 && bad)
 			bad(entry, context);
 	}
 }

@@ -54,9 +54,9 @@ static const struct cglimit_kind cglimit_pids = {
 static int cglimit_write(const char *directory, const char *file, const char *text)
 {
 	char path[FILE_PATH_MAX];
-	int result = file_path(path, NULL, "%s/%s", directory, file);
-	if (result < 0)
-		return result;
+	int rc = file_path(path, NULL, "%s/%s", directory, file);
+	if (rc < 0)
+		return rc;
 
 	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
@@ -103,30 +103,30 @@ static void cglimit_delegate(const char *path, const char *controller)
 static int cglimit_set_v2(const struct cgroup *cgroup, const struct cglimit_kind *kind,
 			  const char *value)
 {
-	int result = cglimit_write(cgroup->path, kind->v2, value);
-	if (result == -ENOENT || result == -EACCES) { /* a file that is not there, in cgroup2 */
+	int rc = cglimit_write(cgroup->path, kind->v2, value);
+	if (rc == -ENOENT || rc == -EACCES) { /* a file that is not there, in cgroup2 */
 		cglimit_delegate(cgroup->path, kind->controller);
-		result = cglimit_write(cgroup->path, kind->v2, value);
+		rc = cglimit_write(cgroup->path, kind->v2, value);
 	}
 
-	if (result == 0 && kind->more_v2)
+	if (rc == 0 && kind->more_v2)
 		(void)cglimit_write(cgroup->path, kind->more_v2, kind->more_v2_value);
 
-	return result;
+	return rc;
 }
 
 static int cglimit_set_v1(const struct cgroup *cgroup, const struct cglimit_kind *kind,
 			  const char *value, bool is_late, struct cglimit *out)
 {
 	char group[CGROUP_PATH_MAX];
-	int result = cgroup_path_v1(cgroup->path, kind->controller, group, NULL);
-	if (result == 0)
-		result = cgroup_make_v1(group, NULL);
-	if (result == 0)
-		result = cglimit_write(group, kind->v1, value);
+	int rc = cgroup_path_v1(cgroup->path, kind->controller, group, NULL);
+	if (rc == 0)
+		rc = cgroup_make_v1(group, NULL);
+	if (rc == 0)
+		rc = cglimit_write(group, kind->v1, value);
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 	if (kind->more_v1)
 		(void)cglimit_write(group, kind->more_v1, value);
 	if (kind == &cglimit_memory)
@@ -144,15 +144,15 @@ static int cglimit_set(const struct cgroup *cgroup, const struct cglimit_kind *k
 	if (cgroup->fd < 0)
 		return -ENODEV;
 
-	int result = cglimit_set_v2(cgroup, kind, value_v2);
-	if (result == 0)
+	int rc = cglimit_set_v2(cgroup, kind, value_v2);
+	if (rc == 0)
 		return 0;
 
 	int v1 = cglimit_set_v1(cgroup, kind, value_v1, is_late, out);
 	/* Of the two what is more than that there is none. */
-	bool is_absent = result == -ENOENT || result == -EACCES;
+	bool is_absent = rc == -ENOENT || rc == -EACCES;
 
-	return v1 == 0 ? 0 : is_absent && v1 != -ENOENT ? v1 : result;
+	return v1 == 0 ? 0 : is_absent && v1 != -ENOENT ? v1 : rc;
 }
 
 static const char *cglimit_describe(int code)
@@ -173,14 +173,14 @@ void cglimit_apply(const struct cgroup *cgroup, const struct cglimit_wants *want
 		   struct cglimit *out)
 {
 	char v2[CGLIMIT_VALUE_MAX], v1[CGLIMIT_VALUE_MAX];
-	int result;
+	int rc;
 
 	*out = (struct cglimit){.group_count = 0};
 	if (wants->mem_bytes > 0) {
 		(void)snprintf(v2, sizeof(v2), "%" PRIu64, wants->mem_bytes); /* these fit */
-		result = cglimit_set(cgroup, &cglimit_memory, v2, v2, false, out);
-		if (result < 0)
-			cglimit_count_only(out, cglimit_memory.what, result);
+		rc = cglimit_set(cgroup, &cglimit_memory, v2, v2, false, out);
+		if (rc < 0)
+			cglimit_count_only(out, cglimit_memory.what, rc);
 	}
 
 	if (wants->cpu_milli > 0) {
@@ -188,17 +188,17 @@ void cglimit_apply(const struct cgroup *cgroup, const struct cglimit_wants *want
 		quota = quota < CGLIMIT_QUOTA_MIN_US ? CGLIMIT_QUOTA_MIN_US : quota;
 		(void)snprintf(v2, sizeof(v2), "%" PRIu64 " %d", quota, CGLIMIT_PERIOD_US);
 		(void)snprintf(v1, sizeof(v1), "%" PRIu64, quota); /* its period is the default */
-		result = cglimit_set(cgroup, &cglimit_cpu, v2, v1, false, out);
-		if (result < 0)
-			cglimit_count_only(out, cglimit_cpu.what, result);
+		rc = cglimit_set(cgroup, &cglimit_cpu, v2, v1, false, out);
+		if (rc < 0)
+			cglimit_count_only(out, cglimit_cpu.what, rc);
 	}
 
 	if (wants->pids > 0) {
 		(void)snprintf(v2, sizeof(v2), "%" PRIu32, wants->pids);
-		result = cglimit_set(cgroup, &cglimit_pids, v2, v2, wants->is_late, out);
-		if (result < 0)
+		rc = cglimit_set(cgroup, &cglimit_pids, v2, v2, wants->is_late, out);
+		if (rc < 0)
 			(void)snprintf(out->why_no_pids, sizeof(out->why_no_pids), "%s",
-				       cglimit_describe(result));
+				       cglimit_describe(rc));
 	}
 }
 
@@ -328,11 +328,11 @@ uint64_t cglimit_oom_kills(const struct cgroup *cgroup, const struct cglimit *li
 	_cleanup_buf_ struct buf text;
 
 	buf_init(&text, CGLIMIT_TEXT_MAX);
-	int result = limit->memory_v1[0]
-			 ? file_path(path, NULL, "%s/memory.oom_control", limit->memory_v1)
-		     : cgroup->fd >= 0 ? file_path(path, NULL, "%s/memory.events", cgroup->path)
-				       : -ENOENT;
-	if (result < 0 || file_read(path, &text, NULL) < 0)
+	int rc = limit->memory_v1[0]
+		     ? file_path(path, NULL, "%s/memory.oom_control", limit->memory_v1)
+		 : cgroup->fd >= 0 ? file_path(path, NULL, "%s/memory.events", cgroup->path)
+				   : -ENOENT;
+	if (rc < 0 || file_read(path, &text, NULL) < 0)
 		return 0;
 
 	return cglimit_read_oom(buf_text(&text), text.length);

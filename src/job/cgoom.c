@@ -18,9 +18,9 @@ enum { CGOOM_TEXT_MAX = 32 };
 static int cgoom_open(const char *group, const char *file, int flags, struct err *err)
 {
 	char path[FILE_PATH_MAX];
-	int result = file_path(path, err, "%s/%s", group, file);
-	if (result < 0)
-		return result;
+	int rc = file_path(path, err, "%s/%s", group, file);
+	if (rc < 0)
+		return rc;
 	int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW);
 	return fd >= 0 ? fd : err_set(err, -errno, "opening '%s': %s", path, err_describe(-errno));
 }

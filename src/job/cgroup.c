@@ -51,9 +51,9 @@ int cgroup_open(const char *path, struct cgroup *out, struct err *err)
 int cgroup_create(const char *root, const char *name, struct cgroup *out, struct err *err)
 {
 	struct cgroup parent _cleanup_cgroup_ = CGROUP_NONE;
-	int result = cgroup_open(root, &parent, err);
-	if (result < 0)
-		return result;
+	int rc = cgroup_open(root, &parent, err);
+	if (rc < 0)
+		return rc;
 
 	char path[CGROUP_PATH_MAX];
 	int length = snprintf(path, sizeof(path), "%s/%s", root, name);
@@ -70,13 +70,13 @@ int cgroup_create(const char *root, const char *name, struct cgroup *out, struct
 
 	struct cgroup cgroup _cleanup_cgroup_ = CGROUP_NONE;
 
-	result = cgroup_open(path, &cgroup, err);
-	if (result == 0)
-		result = cgroup_is_populated(&cgroup, err);
-	if (result > 0)
+	rc = cgroup_open(path, &cgroup, err);
+	if (rc == 0)
+		rc = cgroup_is_populated(&cgroup, err);
+	if (rc > 0)
 		return err_set(err, -EBUSY, "the cgroup '%s' is there, and processes in it", path);
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	*out = cgroup;
 	cgroup.fd = -1;
@@ -109,10 +109,10 @@ int cgroup_move(const struct cgroup *cgroup, pid_t pid, struct err *err)
 {
 	char text[24];
 	(void)snprintf(text, sizeof(text), "%d", (int)pid); /* fits */
-	int result = cgroup_write(cgroup->fd, "cgroup.procs", text);
-	return result == 0 ? 0
-			   : err_set(err, result, "moving process %d into the cgroup '%s': %s",
-				     (int)pid, cgroup->path, err_describe(result));
+	int rc = cgroup_write(cgroup->fd, "cgroup.procs", text);
+	return rc == 0 ? 0
+		       : err_set(err, rc, "moving process %d into the cgroup '%s': %s", (int)pid,
+				 cgroup->path, err_describe(rc));
 }
 
 int cgroup_move_v1(const char *directory, pid_t pid, struct err *err)
@@ -120,10 +120,10 @@ int cgroup_move_v1(const char *directory, pid_t pid, struct err *err)
 	char text[24];
 	(void)snprintf(text, sizeof(text), "%d", (int)pid); /* fits */
 	_cleanup_close_ int fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int result = fd < 0 ? -errno : cgroup_write(fd, "cgroup.procs", text);
-	return result == 0 ? 0
-			   : err_set(err, result, "moving process %d into the cgroup '%s': %s",
-				     (int)pid, directory, err_describe(result));
+	int rc = fd < 0 ? -errno : cgroup_write(fd, "cgroup.procs", text);
+	return rc == 0 ? 0
+		       : err_set(err, rc, "moving process %d into the cgroup '%s': %s", (int)pid,
+				 directory, err_describe(rc));
 }
 
 int cgroup_watch(const struct cgroup *cgroup, struct err *err)
@@ -198,10 +198,10 @@ static int cgroup_events(const struct cgroup *cgroup, struct cgroup_events *out,
 int cgroup_is_populated(const struct cgroup *cgroup, struct err *err)
 {
 	struct cgroup_events events;
-	int result = cgroup_events(cgroup, &events, err);
-	if (result == -ENOENT) /* opened, and removed since */
+	int rc = cgroup_events(cgroup, &events, err);
+	if (rc == -ENOENT) /* opened, and removed since */
 		return err_set(err, -ENODEV, "the cgroup '%s' is removed", cgroup->path);
-	return result < 0 ? result : events.populated;
+	return rc < 0 ? rc : events.populated;
 }
 
 /* --- its processes ---------------------------------------------------------------------------- */
@@ -310,19 +310,19 @@ static int cgroup_signal_one(int fd, int signal_number, size_t *count)
 /* Goes through the group and all below it; `remove_`: removes those below instead. */
 static int cgroup_walk(int fd, int signal_number, bool remove_, unsigned depth, size_t *count)
 {
-	int result = remove_ ? 0 : cgroup_signal_one(fd, signal_number, count);
-	int copy = result < 0 ? -1 : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int rc = remove_ ? 0 : cgroup_signal_one(fd, signal_number, count);
+	int copy = rc < 0 ? -1 : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_cleanup_closedir_ DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	if (!list) {
-		result = result < 0 ? result : -errno;
+		rc = rc < 0 ? rc : -errno;
 		if (copy >= 0)
 			(void)close(copy);
-		return result;
+		return rc;
 	}
 
 	struct dirent *entry;
 
-	while (result == 0 && (entry = readdir(list))) {
+	while (rc == 0 && (entry = readdir(list))) {
 		if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
 			continue;
 
@@ -331,23 +331,23 @@ static int cgroup_walk(int fd, int signal_number, bool remove_, unsigned depth, 
 		if (inner < 0)
 			continue; /* removed meanwhile */
 
-		result = depth == 0 ? -ELOOP
-				    : cgroup_walk(inner, signal_number, remove_, depth - 1, count);
-		if (result == 0 && remove_ &&
-		    unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-			result = -errno;
+		rc = depth == 0 ? -ELOOP
+				: cgroup_walk(inner, signal_number, remove_, depth - 1, count);
+		if (rc == 0 && remove_ && unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR) < 0 &&
+		    errno != ENOENT)
+			rc = -errno;
 	}
 
-	return result;
+	return rc;
 }
 
 int cgroup_count(const struct cgroup *cgroup, size_t *out, struct err *err)
 {
 	size_t count = 0;
-	int result = cgroup_walk(cgroup->fd, 0, false, CGROUP_DEPTH_MAX, &count);
-	if (result < 0)
-		return err_set(err, result, "counting the processes of '%s': %s", cgroup->path,
-			       err_describe(result));
+	int rc = cgroup_walk(cgroup->fd, 0, false, CGROUP_DEPTH_MAX, &count);
+	if (rc < 0)
+		return err_set(err, rc, "counting the processes of '%s': %s", cgroup->path,
+			       err_describe(rc));
 	*out = count;
 	return 0;
 }
@@ -358,32 +358,32 @@ int cgroup_kill_frozen(const struct cgroup *cgroup, struct err *err)
 	size_t count = 0;
 
 	(void)cgroup_write(cgroup->fd, "cgroup.freeze", "1");
-	int result = cgroup_walk(cgroup->fd, SIGKILL, false, CGROUP_DEPTH_MAX, &count);
+	int rc = cgroup_walk(cgroup->fd, SIGKILL, false, CGROUP_DEPTH_MAX, &count);
 
 	(void)cgroup_write(cgroup->fd, "cgroup.freeze", "0");
-	if (result < 0)
-		return err_set(err, result, "killing the processes of '%s': %s", cgroup->path,
-			       err_describe(result));
+	if (rc < 0)
+		return err_set(err, rc, "killing the processes of '%s': %s", cgroup->path,
+			       err_describe(rc));
 
 	return 0;
 }
 
 int cgroup_kill(const struct cgroup *cgroup, struct err *err)
 {
-	int result = cgroup_write(cgroup->fd, "cgroup.kill", "1");
-	return result == 0 ? 0 : cgroup_kill_frozen(cgroup, err);
+	int rc = cgroup_write(cgroup->fd, "cgroup.kill", "1");
+	return rc == 0 ? 0 : cgroup_kill_frozen(cgroup, err);
 }
 
 int cgroup_remove(const struct cgroup *cgroup, struct err *err)
 {
 	size_t count = 0;
-	int result = cgroup_walk(cgroup->fd, 0, true, CGROUP_DEPTH_MAX, &count);
+	int rc = cgroup_walk(cgroup->fd, 0, true, CGROUP_DEPTH_MAX, &count);
 	/* The path is still its own: nobody else makes groups of that name. */
-	if (result == 0 && rmdir(cgroup->path) < 0)
-		result = -errno;
-	if (result < 0 && result != -ENOENT)
-		return err_set(err, result, "removing the cgroup '%s': %s", cgroup->path,
-			       err_describe(result));
+	if (rc == 0 && rmdir(cgroup->path) < 0)
+		rc = -errno;
+	if (rc < 0 && rc != -ENOENT)
+		return err_set(err, rc, "removing the cgroup '%s': %s", cgroup->path,
+			       err_describe(rc));
 
 	return 0;
 }

@@ -65,9 +65,9 @@ int demand_next(const char **list, struct demand *out, struct err *err)
 		return 0;
 
 	size_t length = strcspn(at, ",");
-	int result = demand_parse(at, length, true, out, err);
-	if (result < 0)
-		return result;
+	int rc = demand_parse(at, length, true, out, err);
+	if (rc < 0)
+		return rc;
 
 	*list = at[length] == ',' ? at + length + 1 : NULL;
 	/* A comma at the end is followed by an entry that is missing. */
@@ -113,9 +113,9 @@ int demand_make(const char *const *items, size_t count, struct buf *out, struct 
 		return err_set(err, -E2BIG, "more than %d resources are wanted", DEMAND_LIST_MAX);
 
 	for (size_t i = 0; i < count; i++) {
-		int result = demand_parse(items[i], strlen(items[i]), false, &demands[i], err);
-		if (result < 0)
-			return result;
+		int rc = demand_parse(items[i], strlen(items[i]), false, &demands[i], err);
+		if (rc < 0)
+			return rc;
 	}
 
 	qsort(demands, count, sizeof(*demands), demand_compare);
@@ -125,10 +125,10 @@ int demand_make(const char *const *items, size_t count, struct buf *out, struct 
 			return err_set(err, -EINVAL, "the resource '%s' is named twice",
 				       demands[i].name);
 
-		int result = buf_printf(out, "%s%s=%" PRIu32, i > 0 ? "," : "", demands[i].name,
-					demands[i].units);
-		if (result < 0)
-			return err_set(err, result == -ENOSPC ? -E2BIG : result,
+		int rc = buf_printf(out, "%s%s=%" PRIu32, i > 0 ? "," : "", demands[i].name,
+				    demands[i].units);
+		if (rc < 0)
+			return err_set(err, rc == -ENOSPC ? -E2BIG : rc,
 				       "the list of resources is longer than %d bytes",
 				       DEMAND_TEXT_MAX - 1);
 	}

@@ -91,8 +91,8 @@ size_t devguard_program(const struct devguard_rule *rules, size_t count, struct 
 
 static int devguard_bpf(enum bpf_cmd command, union bpf_attr *attributes)
 {
-	int result = (int)syscall(SYS_bpf, command, attributes, sizeof(*attributes));
-	return result < 0 ? -errno : result;
+	int rc = (int)syscall(SYS_bpf, command, attributes, sizeof(*attributes));
+	return rc < 0 ? -errno : rc;
 }
 
 int devguard_attach(const struct cgroup *cgroup, const struct devguard_rule *rules, size_t count,
@@ -123,10 +123,10 @@ int devguard_attach(const struct cgroup *cgroup, const struct devguard_rule *rul
 				 .attach_bpf_fd = (uint32_t)fd,
 				 .attach_type = BPF_CGROUP_DEVICE,
 				 .attach_flags = BPF_F_ALLOW_MULTI};
-	int result = devguard_bpf(BPF_PROG_ATTACH, &attach);
-	if (result < 0)
-		return err_set(err, result, "putting device rules around '%s': %s", cgroup->path,
-			       err_describe(result));
+	int rc = devguard_bpf(BPF_PROG_ATTACH, &attach);
+	if (rc < 0)
+		return err_set(err, rc, "putting device rules around '%s': %s", cgroup->path,
+			       err_describe(rc));
 
 	return 0;
 }
@@ -175,14 +175,14 @@ static int devguard_deny_v1(const struct devguard_v1 *group, const struct devgua
 	if (devguard_is_whole(rule))
 		return devguard_write(group, true, rule->type, rule->major, "*", access, err);
 
-	int result = 0;
-	for (uint32_t i = 0; result == 0 && i <= rule->last - rule->first; i++) {
+	int rc = 0;
+	for (uint32_t i = 0; rc == 0 && i <= rule->last - rule->first; i++) {
 		char number[DEVGUARD_NUMBER_MAX];
 		(void)snprintf(number, sizeof(number), "%u", rule->first + i); /* fits */
-		result = devguard_write(group, true, rule->type, rule->major, number, access, err);
+		rc = devguard_write(group, true, rule->type, rule->major, number, access, err);
 	}
 
-	return result;
+	return rc;
 }
 
 /* The first minor from `from` on that no rule denies, and how many of them follow each other;
@@ -218,21 +218,20 @@ static uint32_t devguard_gap(const struct devguard_rule *rules, size_t count, ch
 static int devguard_allow_rest(const struct devguard_v1 *group, const struct devguard_rule *rules,
 			       size_t count, char type, uint32_t major_, struct err *err)
 {
-	int result = 0;
+	int rc = 0;
 	uint32_t length, from = devguard_gap(rules, count, type, major_, 0, &length);
 
-	while (result == 0 && from <= DEVGUARD_MINOR_MAX) {
-		for (uint32_t i = 0; result == 0 && i < length && i < DEVGUARD_V1_GAP; i++) {
+	while (rc == 0 && from <= DEVGUARD_MINOR_MAX) {
+		for (uint32_t i = 0; rc == 0 && i < length && i < DEVGUARD_V1_GAP; i++) {
 			char number[DEVGUARD_NUMBER_MAX];
 			(void)snprintf(number, sizeof(number), "%u", from + i); /* fits */
-			result =
-			    devguard_write(group, false, type, major_, number, DEVGUARD_ALL, err);
+			rc = devguard_write(group, false, type, major_, number, DEVGUARD_ALL, err);
 		}
 
 		from = devguard_gap(rules, count, type, major_, from + length, &length);
 	}
 
-	return result;
+	return rc;
 }
 
 static bool devguard_has_rule(const struct devguard_rule *rules, size_t count, char type,
@@ -252,23 +251,22 @@ static int devguard_allow_v1(const struct devguard_v1 *group, const struct devgu
 		return err_set(err, -errno, "denying all devices in '%s': %s", group->path,
 			       err_describe(errno));
 
-	int result = 0;
+	int rc = 0;
 
-	for (const char *type = "cb"; result == 0 && *type; type++) {
+	for (const char *type = "cb"; rc == 0 && *type; type++) {
 		char line[] = {*type, ' ', '*', ':', '*', ' ', 'm'};
 		if (!group->with_mknod && write(group->allow_fd, line, sizeof(line)) < 0 &&
 		    errno != EPERM)
 			return err_set(err, -errno, "allowing nodes to be made in '%s': %s",
 				       group->path, err_describe(errno));
 
-		for (uint32_t i = 0; result == 0 && i < DEVGUARD_V1_MAJORS; i++)
-			result =
-			    devguard_has_rule(rules, count, *type, i)
-				? devguard_allow_rest(group, rules, count, *type, i, err)
-				: devguard_write(group, false, *type, i, "*", DEVGUARD_ALL, err);
+		for (uint32_t i = 0; rc == 0 && i < DEVGUARD_V1_MAJORS; i++)
+			rc = devguard_has_rule(rules, count, *type, i)
+				 ? devguard_allow_rest(group, rules, count, *type, i, err)
+				 : devguard_write(group, false, *type, i, "*", DEVGUARD_ALL, err);
 	}
 
-	return result;
+	return rc;
 }
 
 /* Whether a list of what is denied can say it: not in a group that has a list of what is allowed,
@@ -300,9 +298,9 @@ static int devguard_open(int directory_fd, const char *directory, const char *na
 int devguard_attach_v1(const char *directory, const struct devguard_rule *rules, size_t count,
 		       bool with_mknod, struct err *err)
 {
-	int result = cgroup_make_v1(directory, err);
-	if (result < 0)
-		return result;
+	int rc = cgroup_make_v1(directory, err);
+	if (rc < 0)
+		return rc;
 
 	_cleanup_close_ int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
@@ -322,8 +320,8 @@ int devguard_attach_v1(const char *directory, const struct devguard_rule *rules,
 	if (!devguard_can_deny(fd, rules, count))
 		return devguard_allow_v1(&group, rules, count, err);
 
-	for (size_t i = 0; result == 0 && i < count; i++)
-		result = devguard_deny_v1(&group, &rules[i], err);
+	for (size_t i = 0; rc == 0 && i < count; i++)
+		rc = devguard_deny_v1(&group, &rules[i], err);
 
-	return result;
+	return rc;
 }

@@ -70,16 +70,16 @@ int entry_copy(const struct entry *entry, char *out, size_t size)
 
 int entries_add_magic(struct buf *out, const char *magic)
 {
-	int result = buf_add_text(out, magic);
-	return result < 0 ? result : buf_add_text(out, "\n");
+	int rc = buf_add_text(out, magic);
+	return rc < 0 ? rc : buf_add_text(out, "\n");
 }
 
 int entries_add(struct buf *out, const char *name, const char *value)
 {
-	int result = buf_add_text(out, name);
-	if (result == 0)
-		result = buf_add_text(out, "=");
-	return result < 0 ? result : buf_add(out, value, strlen(value) + 1);
+	int rc = buf_add_text(out, name);
+	if (rc == 0)
+		rc = buf_add_text(out, "=");
+	return rc < 0 ? rc : buf_add(out, value, strlen(value) + 1);
 }
 
 int entries_add_u64(struct buf *out, const char *name, uint64_t value)

@@ -78,11 +78,11 @@ int job_copy(const struct job *job, struct job *out)
 	copy.ids = job->ids ? strdup(job->ids) : NULL;
 	copy.resources = job->resources ? strdup(job->resources) : NULL;
 
-	int result = wants_copy(&job->wants, &copy.wants);
-	if (result < 0)
+	int rc = wants_copy(&job->wants, &copy.wants);
+	if (rc < 0)
 		wants_init(&copy.wants); /* they are still the other's */
 
-	if (result < 0 || (job->reason_text && !copy.reason_text) ||
+	if (rc < 0 || (job->reason_text && !copy.reason_text) ||
 	    (job->reason_detail && !copy.reason_detail) || (job->ids && !copy.ids) ||
 	    (job->resources && !copy.resources)) {
 		job_done(&copy);

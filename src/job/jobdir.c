@@ -190,21 +190,21 @@ int jobdir_create(int state_fd, uint64_t id, uid_t uid, struct err *err)
 	if (jobs < 0)
 		return jobs;
 
-	int result = jobdir_make_temporary(jobs, temporary, uid, err);
+	int rc = jobdir_make_temporary(jobs, temporary, uid, err);
 
 	crash_point("jobdir.filled");
 	/* One that is there has files in it, so it is not replaced. */
-	if (result == 0 && renameat(jobs, temporary, jobs, name) < 0) {
+	if (rc == 0 && renameat(jobs, temporary, jobs, name) < 0) {
 		int code = errno == ENOTEMPTY ? EEXIST : errno;
-		result = err_set(err, -code, "making 'j/%s': %s", name, err_describe(code));
+		rc = err_set(err, -code, "making 'j/%s': %s", name, err_describe(code));
 	}
 
-	if (result < 0)
+	if (rc < 0)
 		(void)jobdir_discard(state_fd, jobs, temporary, id,
 				     NULL); /* jobdir_list() does it else */
 
 	crash_point("jobdir.renamed");
-	return result;
+	return rc;
 }
 
 int jobdir_sync(int state_fd, struct err *err)
@@ -595,16 +595,16 @@ int jobdir_claim(int job_fd, uint32_t attempt, const struct jobdir_claim *claim,
 		return err_set(err, -errno, "making '%s' of a job: %s", name, err_describe(errno));
 
 	crash_point("jobdir.claim_made");
-	int result = jobdir_write_text(fd, name, text, length, err);
-	if (result == 0)
-		result = jobdir_sync_fd(job_fd, "the claim of a job", err);
+	int rc = jobdir_write_text(fd, name, text, length, err);
+	if (rc == 0)
+		rc = jobdir_sync_fd(job_fd, "the claim of a job", err);
 	crash_point("jobdir.claimed");
 
 	/* Ours, and nothing was started by it: the attempt is as if it had never been claimed. */
-	if (result < 0 && unlinkat(job_fd, name, 0) < 0)
+	if (rc < 0 && unlinkat(job_fd, name, 0) < 0)
 		(void)err_wrap(err, "'%s' cannot be taken back (%s)", name, err_describe(errno));
 
-	return result;
+	return rc;
 }
 
 int jobdir_read_claim(int job_fd, uint32_t attempt, struct jobdir_claim *out, struct err *err)
@@ -612,8 +612,8 @@ int jobdir_read_claim(int job_fd, uint32_t attempt, struct jobdir_claim *out, st
 	char name[JOBDIR_NAME_MAX], text[JOBDIR_FILE_MAX];
 	size_t length;
 	jobdir_name(name, "claim.", attempt);
-	int result = jobdir_read_text(job_fd, name, text, &length, err);
-	return result < 0 ? result : jobdir_parse_claim(text, length, out, err);
+	int rc = jobdir_read_text(job_fd, name, text, &length, err);
+	return rc < 0 ? rc : jobdir_parse_claim(text, length, out, err);
 }
 
 int jobdir_write_result(int job_fd, uint32_t attempt, const struct jobdir_result *result,
@@ -648,8 +648,8 @@ int jobdir_read_result(int job_fd, uint32_t attempt, struct jobdir_result *out, 
 	char name[JOBDIR_NAME_MAX], text[JOBDIR_FILE_MAX];
 	size_t length;
 	jobdir_name(name, "result.", attempt);
-	int result = jobdir_read_text(job_fd, name, text, &length, err);
-	return result < 0 ? result : jobdir_parse_result(text, length, out, err);
+	int rc = jobdir_read_text(job_fd, name, text, &length, err);
+	return rc < 0 ? rc : jobdir_parse_result(text, length, out, err);
 }
 
 int jobdir_request_cancel(int job_fd, struct err *err)

@@ -47,10 +47,10 @@ static bool jobenv_is_kept(const char *variable)
 
 static int jobenv_add_list(struct buf *text, const struct jobenv_job *job, const char *none)
 {
-	int result = buf_add_text(text, job->uuid_count ? "" : none);
-	for (size_t i = 0; result == 0 && i < job->uuid_count; i++)
-		result = buf_printf(text, "%s%s", i ? "," : "", job->uuids[i]);
-	return result;
+	int rc = buf_add_text(text, job->uuid_count ? "" : none);
+	for (size_t i = 0; rc == 0 && i < job->uuid_count; i++)
+		rc = buf_printf(text, "%s%s", i ? "," : "", job->uuids[i]);
+	return rc;
 }
 
 static bool jobenv_has(char *const *environment, const char *name)
@@ -95,16 +95,16 @@ static int jobenv_add_own(char *const *environment, char **out, size_t *count,
 		struct buf text;
 		buf_init(&text, JOBENV_BYTES_MAX);
 
-		int result = buf_add_text(&text, rows[i].name);
-		if (result == 0)
-			result = rows[i].text ? buf_add_text(&text, rows[i].text)
-					      : jobenv_add_list(&text, job, rows[i].none);
-		if (result == 0)
+		int rc = buf_add_text(&text, rows[i].name);
+		if (rc == 0)
+			rc = rows[i].text ? buf_add_text(&text, rows[i].text)
+					  : jobenv_add_list(&text, job, rows[i].none);
+		if (rc == 0)
 			out[*count] = buf_take(&text);
 		buf_done(&text);
 
-		if (result < 0)
-			return result;
+		if (rc < 0)
+			return rc;
 		if (!out[*count])
 			return -ENOMEM;
 
@@ -130,21 +130,21 @@ int jobenv_make(char *const *environment, const struct jobenv_job *job, char ***
 
 	char **made = calloc(total + JOBENV_SET + 1, sizeof(*made));
 	size_t count = 0;
-	int result = made ? 0 : -ENOMEM;
+	int rc = made ? 0 : -ENOMEM;
 
-	for (size_t i = 0; result == 0 && i < total; i++) {
+	for (size_t i = 0; rc == 0 && i < total; i++) {
 		if (!jobenv_is_kept(environment[i]))
 			continue;
 		made[count] = strdup(environment[i]);
-		result = made[count] ? 0 : -ENOMEM;
-		count += result == 0;
+		rc = made[count] ? 0 : -ENOMEM;
+		count += rc == 0;
 	}
 
-	if (result == 0)
-		result = jobenv_add_own(environment, made, &count, job);
-	if (result < 0) {
+	if (rc == 0)
+		rc = jobenv_add_own(environment, made, &count, job);
+	if (rc < 0) {
 		jobenv_free(made);
-		return err_set(err, result, "no memory for the job's environment");
+		return err_set(err, rc, "no memory for the job's environment");
 	}
 
 	*out = made;

@@ -56,10 +56,10 @@ int jobmemory_make(const char *instance, size_t count, uid_t uid, gid_t gid,
 
 	(void)snprintf(out, JOBMEMORY_PATH_MAX, "%s", path); /* ours from here on; fits */
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	int result = fd < 0 ? err_set(err, -errno, "it cannot be opened: %s", err_describe(errno))
-			    : jobmemory_make_places(fd, count, uid, gid, err);
+	int rc = fd < 0 ? err_set(err, -errno, "it cannot be opened: %s", err_describe(errno))
+			: jobmemory_make_places(fd, count, uid, gid, err);
 
-	return result < 0 ? err_wrap(err, "'%s'", path) : 0;
+	return rc < 0 ? err_wrap(err, "'%s'", path) : 0;
 }
 
 /* Nothing is followed or asked that the job's user may have put there. NULL: it is not there, or no

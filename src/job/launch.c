@@ -56,97 +56,97 @@ void launch_grant_add(struct launch_grant *grant, uint32_t slot)
 /* "grant=UUID index slot_count slots label"; slots: words of 64 bits, the lowest first. */
 static int launch_add_grant(struct buf *out, const struct launch_grant *grant)
 {
-	int result = buf_printf(out, "grant=%s %" PRIu32 " %" PRIu32 " ", grant->uuid, grant->index,
-				grant->slot_count);
-	for (size_t i = 0; result == 0 && i * LAUNCH_WORD_BITS < grant->slot_count; i++)
-		result = buf_printf(out, "%016" PRIx64, grant->slots[i]);
-	if (result == 0)
-		result = buf_printf(out, " %s", grant->label);
-	return result < 0 ? result : buf_add(out, "", 1);
+	int rc = buf_printf(out, "grant=%s %" PRIu32 " %" PRIu32 " ", grant->uuid, grant->index,
+			    grant->slot_count);
+	for (size_t i = 0; rc == 0 && i * LAUNCH_WORD_BITS < grant->slot_count; i++)
+		rc = buf_printf(out, "%016" PRIx64, grant->slots[i]);
+	if (rc == 0)
+		rc = buf_printf(out, " %s", grant->label);
+	return rc < 0 ? rc : buf_add(out, "", 1);
 }
 
 /* "denied=c 195:1-7 6": type, numbers, and what is denied, as enum devguard_access. */
 static int launch_add_denied(struct buf *out, const char *name, const struct devguard_rule *rule)
 {
-	int result = buf_printf(out, "%s=%c %" PRIu32 ":%" PRIu32 "-%" PRIu32 " %" PRIu32, name,
-				rule->type, rule->major, rule->first, rule->last, rule->access);
-	return result < 0 ? result : buf_add(out, "", 1);
+	int rc = buf_printf(out, "%s=%c %" PRIu32 ":%" PRIu32 "-%" PRIu32 " %" PRIu32, name,
+			    rule->type, rule->major, rule->first, rule->last, rule->access);
+	return rc < 0 ? rc : buf_add(out, "", 1);
 }
 
 /* "part=INDEX", and its rules as "part_denied=". */
 static int launch_add_part(struct buf *out, size_t index, const struct launch_part *part)
 {
-	int result = entries_add_u64(out, "part", index);
-	for (size_t i = 0; result == 0 && i < part->denied_count; i++)
-		result = launch_add_denied(out, "part_denied", &part->denied[i]);
-	return result;
+	int rc = entries_add_u64(out, "part", index);
+	for (size_t i = 0; rc == 0 && i < part->denied_count; i++)
+		rc = launch_add_denied(out, "part_denied", &part->denied[i]);
+	return rc;
 }
 
 static int launch_add_rules(struct buf *out, const struct launch *launch)
 {
-	int result = 0;
+	int rc = 0;
 
 	if (launch->spec.image[0])
-		result = entries_add(out, "container", launch->container);
-	if (result == 0 && launch->device_root[0])
-		result = entries_add(out, "device_root", launch->device_root);
-	if (result == 0 && launch->own_pids)
-		result = entries_add_u64(out, "own_pids", 1);
-	if (result == 0 && launch->minimum_isolation)
-		result = entries_add_u64(out, "minimum_isolation", launch->minimum_isolation);
+		rc = entries_add(out, "container", launch->container);
+	if (rc == 0 && launch->device_root[0])
+		rc = entries_add(out, "device_root", launch->device_root);
+	if (rc == 0 && launch->own_pids)
+		rc = entries_add_u64(out, "own_pids", 1);
+	if (rc == 0 && launch->minimum_isolation)
+		rc = entries_add_u64(out, "minimum_isolation", launch->minimum_isolation);
 
-	if (result == 0 && launch->denied_why[0])
-		result = entries_add(out, "denied_why", launch->denied_why);
+	if (rc == 0 && launch->denied_why[0])
+		rc = entries_add(out, "denied_why", launch->denied_why);
 
-	for (size_t i = 0; result == 0 && i < launch->denied_count; i++)
-		result = launch_add_denied(out, "denied", &launch->denied[i]);
+	for (size_t i = 0; rc == 0 && i < launch->denied_count; i++)
+		rc = launch_add_denied(out, "denied", &launch->denied[i]);
 
-	for (size_t i = 0; result == 0 && i < launch->part_count; i++)
-		result = launch_add_part(out, i, &launch->parts[i]);
+	for (size_t i = 0; rc == 0 && i < launch->part_count; i++)
+		rc = launch_add_part(out, i, &launch->parts[i]);
 
-	return result;
+	return rc;
 }
 
 static int launch_add(struct buf *out, const struct launch *launch)
 {
-	int result = entries_add_magic(out, LAUNCH_MAGIC);
-	if (result == 0)
-		result = entries_add_u64(out, "id", launch->id);
-	if (result == 0)
-		result = entries_add_u64(out, "attempt", launch->attempt);
-	if (result == 0)
-		result = entries_add(out, "instance", launch->instance);
+	int rc = entries_add_magic(out, LAUNCH_MAGIC);
+	if (rc == 0)
+		rc = entries_add_u64(out, "id", launch->id);
+	if (rc == 0)
+		rc = entries_add_u64(out, "attempt", launch->attempt);
+	if (rc == 0)
+		rc = entries_add(out, "instance", launch->instance);
 
-	if (result == 0)
-		result = entries_add(out, "runtime_dir", launch->runtime_dir);
-	if (result == 0)
-		result = entries_add(out, "sim_state", launch->sim_state);
-	if (result == 0)
-		result = entries_add(out, "cgroup_root", launch->cgroup_root);
-	if (result == 0 && launch->array_id > 0)
-		result = entries_add_u64(out, "array_id", launch->array_id);
+	if (rc == 0)
+		rc = entries_add(out, "runtime_dir", launch->runtime_dir);
+	if (rc == 0)
+		rc = entries_add(out, "sim_state", launch->sim_state);
+	if (rc == 0)
+		rc = entries_add(out, "cgroup_root", launch->cgroup_root);
+	if (rc == 0 && launch->array_id > 0)
+		rc = entries_add_u64(out, "array_id", launch->array_id);
 
-	if (result == 0 && launch->array_index > 0)
-		result = entries_add_u64(out, "array_index", launch->array_index);
-	if (result == 0 && launch->log_bytes > 0)
-		result = entries_add_u64(out, "log_bytes", launch->log_bytes);
-	if (result == 0 && launch->adapters[0])
-		result = entries_add(out, "adapters", launch->adapters);
-	if (result == 0 && launch->own_nodes[0])
-		result = entries_add(out, "own_nodes", launch->own_nodes);
+	if (rc == 0 && launch->array_index > 0)
+		rc = entries_add_u64(out, "array_index", launch->array_index);
+	if (rc == 0 && launch->log_bytes > 0)
+		rc = entries_add_u64(out, "log_bytes", launch->log_bytes);
+	if (rc == 0 && launch->adapters[0])
+		rc = entries_add(out, "adapters", launch->adapters);
+	if (rc == 0 && launch->own_nodes[0])
+		rc = entries_add(out, "own_nodes", launch->own_nodes);
 
-	if (result == 0 && launch->adapters_simulated)
-		result = entries_add_u64(out, "adapters_simulated", 1);
-	if (result == 0 && launch->rsh[0])
-		result = entries_add(out, "rsh", launch->rsh);
+	if (rc == 0 && launch->adapters_simulated)
+		rc = entries_add_u64(out, "adapters_simulated", 1);
+	if (rc == 0 && launch->rsh[0])
+		rc = entries_add(out, "rsh", launch->rsh);
 
-	for (size_t i = 0; result == 0 && i < launch->grant_count; i++)
-		result = launch_add_grant(out, &launch->grants[i]);
+	for (size_t i = 0; rc == 0 && i < launch->grant_count; i++)
+		rc = launch_add_grant(out, &launch->grants[i]);
 
-	if (result == 0)
-		result = launch_add_rules(out, launch);
+	if (rc == 0)
+		rc = launch_add_rules(out, launch);
 
-	return result;
+	return rc;
 }
 
 void launch_cgroup_name(uint64_t id, const char *instance, char out[LAUNCH_CGROUP_MAX])
@@ -160,26 +160,26 @@ int launch_format(const struct launch *launch, char **out_bytes, size_t *out_len
 {
 	char *spec = NULL;
 	size_t spec_length = 0;
-	int result = spec_format(&launch->spec, &spec, &spec_length, err);
-	if (result < 0)
-		return result;
+	int rc = spec_format(&launch->spec, &spec, &spec_length, err);
+	if (rc < 0)
+		return rc;
 
 	struct buf text _cleanup_buf_;
 
 	buf_init(&text, LAUNCH_BYTES_MAX);
-	result = launch_add(&text, launch);
-	if (result == 0)
-		result = entries_add_u64(&text, "spec", spec_length);
-	if (result == 0)
-		result = buf_add(&text, spec, spec_length);
+	rc = launch_add(&text, launch);
+	if (rc == 0)
+		rc = entries_add_u64(&text, "spec", spec_length);
+	if (rc == 0)
+		rc = buf_add(&text, spec, spec_length);
 	free(spec);
 
-	if (result == -ENOSPC)
+	if (rc == -ENOSPC)
 		return err_set(err, -E2BIG, "the launch of job %" PRIu64 " is larger than %d bytes",
 			       launch->id, LAUNCH_BYTES_MAX);
 
 	size_t length = text.length;
-	char *bytes = result == 0 ? buf_take(&text) : NULL;
+	char *bytes = rc == 0 ? buf_take(&text) : NULL;
 	if (!bytes)
 		return err_set(err, -ENOMEM, "no memory for the launch of job %" PRIu64,
 			       launch->id);
@@ -213,10 +213,10 @@ static int launch_read_slots(const char *text, size_t length, struct launch_gran
 
 	for (size_t i = 0; i < words; i++) {
 		uint64_t word;
-		int result = parse_hex_span(text + i * LAUNCH_WORD_DIGITS, LAUNCH_WORD_DIGITS,
-					    UINT64_MAX, &word);
-		if (result < 0)
-			return result;
+		int rc = parse_hex_span(text + i * LAUNCH_WORD_DIGITS, LAUNCH_WORD_DIGITS,
+					UINT64_MAX, &word);
+		if (rc < 0)
+			return rc;
 
 		grant->slots[i] = word;
 		any |= word;
@@ -237,23 +237,23 @@ static int launch_read_grant(struct launch *launch, const struct entry *entry)
 	const char *at = entry->value, *word;
 	size_t length;
 	uint64_t number;
-	int result = launch_word(&at, &word, &length);
-	if (result < 0 || length >= sizeof(grant.uuid))
+	int rc = launch_word(&at, &word, &length);
+	if (rc < 0 || length >= sizeof(grant.uuid))
 		return -EINVAL;
 
 	memcpy(grant.uuid, word, length);
-	result = launch_word(&at, &word, &length);
-	if (result < 0 || parse_u64_span(word, length, 0, UINT32_MAX, &number) < 0)
+	rc = launch_word(&at, &word, &length);
+	if (rc < 0 || parse_u64_span(word, length, 0, UINT32_MAX, &number) < 0)
 		return -EINVAL;
 
 	grant.index = (uint32_t)number;
-	result = launch_word(&at, &word, &length);
-	if (result < 0 || parse_u64_span(word, length, 1, LAUNCH_SLOTS_MAX, &number) < 0)
+	rc = launch_word(&at, &word, &length);
+	if (rc < 0 || parse_u64_span(word, length, 1, LAUNCH_SLOTS_MAX, &number) < 0)
 		return -EINVAL;
 
 	grant.slot_count = (uint32_t)number;
-	result = launch_word(&at, &word, &length);
-	if (result < 0 || launch_read_slots(word, length, &grant) < 0)
+	rc = launch_word(&at, &word, &length);
+	if (rc < 0 || launch_read_slots(word, length, &grant) < 0)
 		return -EINVAL;
 
 	length = strlen(at);
@@ -396,16 +396,16 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 
 	*seen |= bit;
 	uint64_t attempt, minimum; /* attempt: or an index */
-	int result;
+	int rc;
 
 	switch (bit) {
 	case LAUNCH_SEEN_ID:
 		return entry_u64(entry, 1, UINT64_MAX, &launch->id);
 	case LAUNCH_SEEN_ATTEMPT:
-		result = entry_u64(entry, 1, UINT32_MAX, &attempt);
-		if (result == 0)
+		rc = entry_u64(entry, 1, UINT32_MAX, &attempt);
+		if (rc == 0)
 			launch->attempt = (uint32_t)attempt;
-		return result;
+		return rc;
 	case LAUNCH_SEEN_INSTANCE:
 		return entry_copy(entry, launch->instance, sizeof(launch->instance));
 	case LAUNCH_SEEN_RUNTIME_DIR:
@@ -426,10 +426,10 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 	case LAUNCH_SEEN_ARRAY_ID:
 		return entry_u64(entry, 1, UINT64_MAX, &launch->array_id);
 	case LAUNCH_SEEN_ARRAY_INDEX:
-		result = entry_u64(entry, 1, UINT32_MAX, &attempt);
-		if (result == 0)
+		rc = entry_u64(entry, 1, UINT32_MAX, &attempt);
+		if (rc == 0)
 			launch->array_index = (uint32_t)attempt;
-		return result;
+		return rc;
 	case LAUNCH_SEEN_LOG_BYTES:
 		return entry_u64(entry, 1, UINT64_MAX, &launch->log_bytes);
 	case LAUNCH_SEEN_OWN_PIDS:
@@ -438,10 +438,10 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 	case LAUNCH_SEEN_DEVICE_ROOT:
 		return entry_copy(entry, launch->device_root, sizeof(launch->device_root));
 	case LAUNCH_SEEN_MINIMUM:
-		result = entry_u64(entry, 0, WANTS_ISOLATION_COUNT - 1, &minimum);
-		if (result == 0)
+		rc = entry_u64(entry, 0, WANTS_ISOLATION_COUNT - 1, &minimum);
+		if (rc == 0)
 			launch->minimum_isolation = (uint32_t)minimum;
-		return result;
+		return rc;
 	case LAUNCH_SEEN_DENIED_WHY:
 		return entry_copy(entry, launch->denied_why, sizeof(launch->denied_why));
 	default:
@@ -457,11 +457,11 @@ static int launch_read_spec(struct entries *entries, const struct entry *entry,
 	if (entry_u64(entry, left, left, &length) < 0)
 		return entries_error(entries, -EINVAL, "another length of the spec follows", err);
 
-	int result = spec_parse(entries->at, left, &launch->spec, err);
-	if (result < 0)
+	int rc = spec_parse(entries->at, left, &launch->spec, err);
+	if (rc < 0)
 		(void)err_wrap(err, "the launch of job %" PRIu64, launch->id);
 
-	return result;
+	return rc;
 }
 
 static int launch_read(struct entries *entries, struct launch *launch, struct err *err)
@@ -477,10 +477,10 @@ static int launch_read(struct entries *entries, struct launch *launch, struct er
 			return launch_read_spec(entries, &entry, launch, err);
 		}
 
-		int result = launch_read_entry(launch, &entry, &seen);
-		if (result == -ENOMEM)
+		int rc = launch_read_entry(launch, &entry, &seen);
+		if (rc == -ENOMEM)
 			return err_set(err, -ENOMEM, "no memory for a job's launch");
-		if (result < 0)
+		if (rc < 0)
 			return entries_error(entries, -EINVAL, "it cannot be meant", err);
 	}
 
@@ -495,11 +495,11 @@ int launch_parse(const char *bytes, size_t length, struct launch *out, struct er
 			       LAUNCH_BYTES_MAX);
 
 	struct entries entries;
-	int result = entries_init(&entries, bytes, length, LAUNCH_MAGIC, err);
-	if (result == 0)
-		result = launch_read(&entries, out, err);
-	if (result < 0)
+	int rc = entries_init(&entries, bytes, length, LAUNCH_MAGIC, err);
+	if (rc == 0)
+		rc = launch_read(&entries, out, err);
+	if (rc < 0)
 		launch_done(out);
 
-	return result;
+	return rc;
 }

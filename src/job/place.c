@@ -147,9 +147,9 @@ int place_resolve(const struct inventory *inventory, const char *id, uint32_t *o
 {
 	const struct gpu *gpu;
 	const struct mig_device *mig;
-	int result = place_read_id(inventory, id, &gpu, &mig, err);
-	if (result < 0)
-		return result;
+	int rc = place_read_id(inventory, id, &gpu, &mig, err);
+	if (rc < 0)
+		return rc;
 
 	if (!mig && !place_is_whole(gpu))
 		return err_set(err, -EINVAL,

@@ -506,30 +506,30 @@ int spec_check(const struct spec *spec, struct err *err)
 			       "bytes",
 			       128, spec->directory, SPEC_DIRECTORY_MAX);
 
-	int result = spec_check_list(spec->argv, spec->argc, SPEC_ARGV_BYTES_MAX, "arguments", err);
-	if (result == 0)
-		result = spec_check_list(spec->environment, spec->environment_count,
-					 SPEC_ENVIRONMENT_BYTES_MAX, "variables", err);
-	if (result == 0)
-		result = spec_check_image(spec, err);
-	if (result == 0)
-		result = spec_check_tmpfs(spec, err);
+	int rc = spec_check_list(spec->argv, spec->argc, SPEC_ARGV_BYTES_MAX, "arguments", err);
+	if (rc == 0)
+		rc = spec_check_list(spec->environment, spec->environment_count,
+				     SPEC_ENVIRONMENT_BYTES_MAX, "variables", err);
+	if (rc == 0)
+		rc = spec_check_image(spec, err);
+	if (rc == 0)
+		rc = spec_check_tmpfs(spec, err);
 
-	if (result == 0)
-		result = spec_check_rest(spec, err);
-	if (result == 0)
-		result = spec_check_list(spec->worker_environment, spec->worker_environment_count,
-					 SPEC_ENVIRONMENT_BYTES_MAX / 4,
-					 "variables for the workers", err);
+	if (rc == 0)
+		rc = spec_check_rest(spec, err);
+	if (rc == 0)
+		rc = spec_check_list(spec->worker_environment, spec->worker_environment_count,
+				     SPEC_ENVIRONMENT_BYTES_MAX / 4, "variables for the workers",
+				     err);
 
-	if (result == 0)
-		result = spec_check_user(spec, err);
-	if (result == 0)
-		result = spec_check_ids(spec, err);
-	if (result == 0)
-		result = demand_check(spec->resources, err);
-	if (result < 0)
-		return result;
+	if (rc == 0)
+		rc = spec_check_user(spec, err);
+	if (rc == 0)
+		rc = spec_check_ids(spec, err);
+	if (rc == 0)
+		rc = demand_check(spec->resources, err);
+	if (rc < 0)
+		return rc;
 
 	uint32_t numerator = spec->share_numerator, denominator = spec->share_denominator;
 	if (numerator > denominator || (numerator == 0) != (denominator == 0))
@@ -551,9 +551,9 @@ static uint64_t spec_field_number(const struct spec *spec, const struct spec_fie
 
 static int spec_add_fields(struct buf *out, const struct spec *spec)
 {
-	int result = entries_add_magic(out, SPEC_MAGIC);
+	int rc = entries_add_magic(out, SPEC_MAGIC);
 
-	for (size_t i = 0; result == 0 && i < array_length(spec_fields); i++) {
+	for (size_t i = 0; rc == 0 && i < array_length(spec_fields); i++) {
 		const struct spec_field *field = &spec_fields[i];
 		const char *text = (const char *)spec + field->offset;
 		bool is_zero = field->kind == SPEC_TEXT ? text[0] == '\0'
@@ -562,44 +562,44 @@ static int spec_add_fields(struct buf *out, const struct spec *spec)
 			continue;
 
 		if (field->kind == SPEC_TEXT)
-			result = entries_add(out, field->name, text);
+			rc = entries_add(out, field->name, text);
 		else
-			result = entries_add_u64(out, field->name, spec_field_number(spec, field));
+			rc = entries_add_u64(out, field->name, spec_field_number(spec, field));
 	}
 
 	struct buf wants _cleanup_buf_;
 
 	buf_init(&wants, WANTS_TEXT_MAX);
-	if (result == 0)
-		result = wants_format(&spec->wants, &wants);
-	if (result == 0 && wants.length > 0)
-		result = entries_add(out, "wants", buf_text(&wants));
+	if (rc == 0)
+		rc = wants_format(&spec->wants, &wants);
+	if (rc == 0 && wants.length > 0)
+		rc = entries_add(out, "wants", buf_text(&wants));
 
-	return result;
+	return rc;
 }
 
 static int spec_add_lists(struct buf *out, const struct spec *spec)
 {
-	int result = 0;
-	for (size_t i = 0; result == 0 && i < spec->group_count; i++)
-		result = entries_add_u64(out, "group", spec->groups[i]);
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < spec->group_count; i++)
+		rc = entries_add_u64(out, "group", spec->groups[i]);
 
-	for (size_t i = 0; result == 0 && i < spec->limit_count; i++) {
+	for (size_t i = 0; rc == 0 && i < spec->limit_count; i++) {
 		const struct spec_limit *limit = &spec->limits[i];
 		char text[64];
 		(void)snprintf(text, sizeof(text), "%" PRIu32 ":%" PRIu64 ":%" PRIu64,
 			       limit->resource, limit->soft, limit->hard); /* 52 at most */
-		result = entries_add(out, "limit", text);
+		rc = entries_add(out, "limit", text);
 	}
 
-	for (size_t i = 0; result == 0 && i < array_length(spec_lists); i++) {
+	for (size_t i = 0; rc == 0 && i < array_length(spec_lists); i++) {
 		char **at = *spec_list_at(spec, &spec_lists[i]);
 		size_t count = *spec_list_count(spec, &spec_lists[i]);
-		for (size_t j = 0; result == 0 && j < count; j++)
-			result = entries_add(out, spec_lists[i].name, at[j]);
+		for (size_t j = 0; rc == 0 && j < count; j++)
+			rc = entries_add(out, spec_lists[i].name, at[j]);
 	}
 
-	return result;
+	return rc;
 }
 
 int spec_format(const struct spec *spec, char **out_bytes, size_t *out_length, struct err *err)
@@ -607,14 +607,14 @@ int spec_format(const struct spec *spec, char **out_bytes, size_t *out_length, s
 	struct buf text _cleanup_buf_;
 
 	buf_init(&text, SPEC_BYTES_MAX);
-	int result = spec_add_fields(&text, spec);
-	if (result == 0)
-		result = spec_add_lists(&text, spec);
-	if (result == -ENOSPC)
+	int rc = spec_add_fields(&text, spec);
+	if (rc == 0)
+		rc = spec_add_lists(&text, spec);
+	if (rc == -ENOSPC)
 		return err_set(err, -E2BIG, "the job is larger than %d bytes", SPEC_BYTES_MAX);
 
 	size_t length = text.length;
-	char *bytes = result == 0 ? buf_take(&text) : NULL;
+	char *bytes = rc == 0 ? buf_take(&text) : NULL;
 	if (!bytes)
 		return err_set(err, -ENOMEM, "no memory for a job's specification");
 
@@ -634,9 +634,9 @@ static int spec_read_field(struct spec *spec, const struct spec_field *field,
 		return entry_copy(entry, at, field->size);
 
 	uint64_t number;
-	int result = entry_u64(entry, 0, field->max, &number);
-	if (result < 0)
-		return result;
+	int rc = entry_u64(entry, 0, field->max, &number);
+	if (rc < 0)
+		return rc;
 
 	if (field->kind == SPEC_BOOL)
 		*(bool *)at = number;
@@ -659,9 +659,9 @@ static int spec_read_limit(struct spec *spec, const struct entry *entry)
 	for (size_t i = 0; i < array_length(parts); i++) {
 		size_t length = strcspn(at, ":");
 		uint64_t max = i == 0 ? SPEC_LIMITS_MAX - 1 : UINT64_MAX;
-		int result = parse_u64_span(at, length, 0, max, &parts[i]);
-		if (result < 0)
-			return result;
+		int rc = parse_u64_span(at, length, 0, max, &parts[i]);
+		if (rc < 0)
+			return rc;
 
 		at += length;
 		if (*at != (i < 2 ? ':' : '\0'))
@@ -697,8 +697,8 @@ static int spec_read_entry(struct spec *spec, const struct entry *entry, uint32_
 
 	if (entry_is(entry, "group")) {
 		uint64_t group;
-		int result = entry_u64(entry, 0, UINT32_MAX - 1, &group);
-		return result < 0 ? result : spec_add_group(spec, (gid_t)group, NULL);
+		int rc = entry_u64(entry, 0, UINT32_MAX - 1, &group);
+		return rc < 0 ? rc : spec_add_group(spec, (gid_t)group, NULL);
 	}
 
 	for (size_t i = 0; i < array_length(spec_fields); i++) {
@@ -721,13 +721,13 @@ static int spec_read(struct entries *entries, struct spec *spec, struct err *err
 	int more;
 
 	while ((more = entries_next(entries, &entry, err)) > 0) {
-		int result = spec_read_entry(spec, &entry, &seen);
-		if (result == -ENOMEM)
+		int rc = spec_read_entry(spec, &entry, &seen);
+		if (rc == -ENOMEM)
 			return err_set(err, -ENOMEM, "no memory for a job's specification");
-		if (result < 0)
+		if (rc < 0)
 			return entries_error(
 			    entries, -EINVAL,
-			    result == -EEXIST ? "it is there twice" : "it cannot be meant", err);
+			    rc == -EEXIST ? "it is there twice" : "it cannot be meant", err);
 	}
 
 	if (more < 0)
@@ -744,13 +744,13 @@ int spec_parse(const char *bytes, size_t length, struct spec *out, struct err *e
 			       SPEC_BYTES_MAX);
 
 	struct entries entries;
-	int result = entries_init(&entries, bytes, length, SPEC_MAGIC, err);
-	if (result == 0)
-		result = spec_read(&entries, out, err);
-	if (result < 0)
+	int rc = entries_init(&entries, bytes, length, SPEC_MAGIC, err);
+	if (rc == 0)
+		rc = spec_read(&entries, out, err);
+	if (rc < 0)
 		spec_done(out);
 
-	return result;
+	return rc;
 }
 
 /* --- comparing -------------------------------------------------------------------------------- */

@@ -48,13 +48,13 @@ static int token_check_dir(int fd, const char *path, struct err *err)
 static int token_open_dir(const char *runtime_dir, int *out_fd, struct err *err)
 {
 	char path[FILE_PATH_MAX];
-	int result = file_path(path, err, "%s/gpu", runtime_dir);
-	if (result < 0)
-		return result;
+	int rc = file_path(path, err, "%s/gpu", runtime_dir);
+	if (rc < 0)
+		return rc;
 
-	result = file_mkdirs(runtime_dir, 0755, err);
-	if (result < 0)
-		return result;
+	rc = file_mkdirs(runtime_dir, 0755, err);
+	if (rc < 0)
+		return rc;
 
 	int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 	_cleanup_close_ int parent = open(runtime_dir, flags);
@@ -62,9 +62,9 @@ static int token_open_dir(const char *runtime_dir, int *out_fd, struct err *err)
 		return err_set(err, -errno, "opening the directory '%s': %s", runtime_dir,
 			       err_describe(errno));
 
-	result = token_check_dir(parent, runtime_dir, err);
-	if (result < 0)
-		return result;
+	rc = token_check_dir(parent, runtime_dir, err);
+	if (rc < 0)
+		return rc;
 
 	if (mkdirat(parent, "gpu", 0755) < 0 && errno != EEXIST)
 		return err_set(err, -errno, "making '%s': %s", path, err_describe(errno));
@@ -74,9 +74,9 @@ static int token_open_dir(const char *runtime_dir, int *out_fd, struct err *err)
 		return err_set(err, -errno, "opening the directory '%s': %s", path,
 			       err_describe(errno));
 
-	result = token_check_dir(fd, path, err);
-	if (result < 0)
-		return result;
+	rc = token_check_dir(fd, path, err);
+	if (rc < 0)
+		return rc;
 
 	*out_fd = take_fd(&fd);
 	return 0;
@@ -98,9 +98,9 @@ int token_place_open(const char *runtime_dir, const char *sim_state, struct toke
 	}
 
 	if (runtime_dir) {
-		int result = token_open_dir(runtime_dir, &place.dir_fd, err);
-		if (result < 0)
-			return result;
+		int rc = token_open_dir(runtime_dir, &place.dir_fd, err);
+		if (rc < 0)
+			return rc;
 	}
 
 	*out = place;
@@ -192,9 +192,9 @@ int token_socket_connect(const char *name, struct note *out_holder, struct err *
 static int token_name(const struct token_place *place, const char *unit, unsigned slot,
 		      char out[TOKEN_SOCKET_NAME_MAX], struct err *err)
 {
-	int result = token_check_unit(unit, slot, err);
-	if (result < 0)
-		return result;
+	int rc = token_check_unit(unit, slot, err);
+	if (rc < 0)
+		return rc;
 	char rest[TOKEN_FILE_MAX];
 	(void)snprintf(rest, sizeof(rest), "%s/%u", unit, slot); /* fits: both were checked */
 	return token_socket_name(place, "gpu", rest, out, err);
@@ -296,9 +296,9 @@ int token_take(const struct token_place *place, const char *unit, unsigned slot,
 	       const struct note *self, struct token *out, struct err *err)
 {
 	char name[TOKEN_SOCKET_NAME_MAX];
-	int result = token_name(place, unit, slot, name, err);
-	if (result < 0)
-		return result;
+	int rc = token_name(place, unit, slot, name, err);
+	if (rc < 0)
+		return rc;
 
 	/* Everybody takes the socket first, so two who want both never hold one each for long. */
 	_cleanup_close_ int socket_fd = token_socket_listen(name, err);
@@ -312,9 +312,9 @@ int token_take(const struct token_place *place, const char *unit, unsigned slot,
 	if (place->dir_fd >= 0) {
 		char file[TOKEN_FILE_MAX];
 		token_file_name(unit, slot, file);
-		result = token_lock(place->dir_fd, file, self, &lock_fd, err);
-		if (result < 0)
-			return result;
+		rc = token_lock(place->dir_fd, file, self, &lock_fd, err);
+		if (rc < 0)
+			return rc;
 	}
 
 	*out = (struct token){.socket_fd = take_fd(&socket_fd), .lock_fd = take_fd(&lock_fd)};
@@ -334,9 +334,9 @@ int token_watch(const struct token_place *place, const char *unit, unsigned slot
 		struct note *out_holder, struct err *err)
 {
 	char name[TOKEN_SOCKET_NAME_MAX];
-	int result = token_name(place, unit, slot, name, err);
-	if (result < 0)
-		return result;
+	int rc = token_name(place, unit, slot, name, err);
+	if (rc < 0)
+		return rc;
 	return token_socket_connect(name, out_holder, err);
 }
 
@@ -355,9 +355,9 @@ int token_read_note(int watch_fd, int timeout_ms, struct note *holder, struct er
 		return err_set(err, -ECONNRESET, "the holder went away");
 
 	struct note said;
-	int result = note_parse(text, (size_t)length, &said, err);
-	if (result < 0)
-		return result;
+	int rc = note_parse(text, (size_t)length, &said, err);
+	if (rc < 0)
+		return rc;
 
 	said.pid = holder->pid;
 	said.uid = holder->uid;
@@ -369,9 +369,9 @@ int token_read_note(int watch_fd, int timeout_ms, struct note *holder, struct er
 int token_read_lock(const struct token_place *place, const char *unit, unsigned slot,
 		    struct note *out_holder, struct err *err)
 {
-	int result = token_check_unit(unit, slot, err);
-	if (result < 0)
-		return result;
+	int rc = token_check_unit(unit, slot, err);
+	if (rc < 0)
+		return rc;
 	if (place->dir_fd < 0)
 		return err_set(err, -ENOENT, "there is no lock directory");
 

@@ -157,9 +157,9 @@ int tree_list(pid_t root, pid_t spare, struct tree_process **out, size_t *out_co
 {
 	_cleanup_free_ struct tree_process *all = NULL;
 	size_t count = 0;
-	int result = tree_read_all(&all, &count, err);
-	if (result < 0)
-		return result;
+	int rc = tree_read_all(&all, &count, err);
+	if (rc < 0)
+		return rc;
 
 	_cleanup_free_ bool *inside = calloc(count + 1, sizeof(*inside));
 	if (!inside)
@@ -215,9 +215,9 @@ int tree_signal(pid_t root, pid_t spare, int signal_number, size_t *out_count, s
 {
 	_cleanup_free_ struct tree_process *list = NULL;
 	size_t count = 0;
-	int result = tree_list(root, spare, &list, &count, err);
-	if (result < 0)
-		return result;
+	int rc = tree_list(root, spare, &list, &count, err);
+	if (rc < 0)
+		return rc;
 
 	for (size_t i = 0; i < count; i++)
 		tree_signal_process(&list[i], signal_number);
@@ -261,9 +261,9 @@ int tree_signal_groups(pid_t root, int signal_number, size_t *out_count, struct 
 {
 	_cleanup_free_ struct tree_process *list = NULL;
 	size_t count = 0;
-	int result = tree_list(root, 0, &list, &count, err);
-	if (result < 0)
-		return result;
+	int rc = tree_list(root, 0, &list, &count, err);
+	if (rc < 0)
+		return rc;
 
 	if (count)
 		qsort(list, count, sizeof(*list), tree_by_group);
@@ -296,9 +296,9 @@ static int tree_freeze(pid_t root, pid_t spare, struct err *err)
 	for (int round = 0; round < TREE_FREEZE_MAX; round++) {
 		struct tree_process *list = NULL;
 		size_t count = 0;
-		int result = tree_list(root, spare, &list, &count, err);
-		if (result < 0)
-			return result;
+		int rc = tree_list(root, spare, &list, &count, err);
+		if (rc < 0)
+			return rc;
 
 		size_t fresh = 0;
 		for (size_t i = 0; i < count; i++) {
@@ -321,6 +321,6 @@ static int tree_freeze(pid_t root, pid_t spare, struct err *err)
 
 int tree_kill(pid_t root, pid_t spare, unsigned round, size_t *out_count, struct err *err)
 {
-	int result = round < TREE_PATIENCE ? 0 : tree_freeze(root, spare, err);
-	return result < 0 ? result : tree_signal(root, spare, SIGKILL, out_count, err);
+	int rc = round < TREE_PATIENCE ? 0 : tree_freeze(root, spare, err);
+	return rc < 0 ? rc : tree_signal(root, spare, SIGKILL, out_count, err);
 }

@@ -251,15 +251,15 @@ int wants_check(const struct wants *wants, struct err *err)
 	for (size_t i = 0; i < array_length(wants_fields); i++) {
 		const struct wants_field *field = &wants_fields[i];
 		const char *text = field->kind == WANTS_STRING ? *wants_string(wants, field) : NULL;
-		int result = 0;
+		int rc = 0;
 
 		if (field->kind != WANTS_STRING)
-			result = wants_check_number(wants, field, err);
+			rc = wants_check_number(wants, field, err);
 		else if (text)
-			result = wants_check_string(text, field, err);
+			rc = wants_check_string(text, field, err);
 
-		if (result < 0)
-			return result;
+		if (rc < 0)
+			return rc;
 	}
 
 	if ((wants->array == WANTS_ARRAY_NONE) != (wants->array_count == 0))
@@ -276,22 +276,22 @@ int wants_check(const struct wants *wants, struct err *err)
 
 int wants_format(const struct wants *wants, struct buf *out)
 {
-	int result = 0;
+	int rc = 0;
 
-	for (size_t i = 0; result == 0 && i < array_length(wants_fields); i++) {
+	for (size_t i = 0; rc == 0 && i < array_length(wants_fields); i++) {
 		const struct wants_field *field = &wants_fields[i];
 		const char *text = field->kind == WANTS_STRING ? *wants_string(wants, field) : NULL;
 		uint64_t number = field->kind == WANTS_STRING ? 0 : wants_number(wants, field);
 
 		if (text)
-			result = buf_printf(out, "%s=%s\n", field->name, text);
+			rc = buf_printf(out, "%s=%s\n", field->name, text);
 		else if (number != 0 && field->kind == WANTS_I32)
-			result = buf_printf(out, "%s=%" PRId64 "\n", field->name, (int64_t)number);
+			rc = buf_printf(out, "%s=%" PRId64 "\n", field->name, (int64_t)number);
 		else if (number != 0)
-			result = buf_printf(out, "%s=%" PRIu64 "\n", field->name, number);
+			rc = buf_printf(out, "%s=%" PRIu64 "\n", field->name, number);
 	}
 
-	return result;
+	return rc;
 }
 
 static int wants_read_number(struct wants *wants, const struct wants_field *field,
@@ -300,10 +300,9 @@ static int wants_read_number(struct wants *wants, const struct wants_field *fiel
 	char *at = (char *)wants + field->offset;
 	bool is_negative = field->kind == WANTS_I32 && length > 0 && value[0] == '-';
 	uint64_t number;
-	int result =
-	    parse_u64_span(value + is_negative, length - is_negative, 0, field->max, &number);
-	if (result < 0)
-		return result;
+	int rc = parse_u64_span(value + is_negative, length - is_negative, 0, field->max, &number);
+	if (rc < 0)
+		return rc;
 
 	if (field->kind == WANTS_I32)
 		*(int32_t *)at = is_negative ? -(int32_t)number : (int32_t)number;
@@ -357,28 +356,28 @@ int wants_parse(const char *text, size_t length, struct wants *out, struct err *
 	wants_init(out);
 	uint64_t seen = 0;
 	size_t number = 1;
-	int result = 0;
+	int rc = 0;
 
 	if (length > WANTS_TEXT_MAX)
-		result = err_set(err, -EINVAL, "%zu bytes of what a job wants: %d are allowed",
-				 length, WANTS_TEXT_MAX);
+		rc = err_set(err, -EINVAL, "%zu bytes of what a job wants: %d are allowed", length,
+			     WANTS_TEXT_MAX);
 
-	for (const char *at = text; result == 0 && length > 0 && at < text + length; number++) {
+	for (const char *at = text; rc == 0 && length > 0 && at < text + length; number++) {
 		const char *end = memchr(at, '\n', length - (size_t)(at - text));
-		result = end ? wants_read_line(out, at, (size_t)(end - at), &seen) : -EINVAL;
-		if (result == -ENOMEM)
-			result = err_set(err, -ENOMEM, "no memory for what a job wants");
-		else if (result < 0)
-			result = err_set(err, -EINVAL,
-					 "line %zu of what a job wants cannot be meant", number);
+		rc = end ? wants_read_line(out, at, (size_t)(end - at), &seen) : -EINVAL;
+		if (rc == -ENOMEM)
+			rc = err_set(err, -ENOMEM, "no memory for what a job wants");
+		else if (rc < 0)
+			rc = err_set(err, -EINVAL, "line %zu of what a job wants cannot be meant",
+				     number);
 
 		at = end ? end + 1 : text + length;
 	}
 
-	if (result == 0 && (result = wants_check(out, err)) == -E2BIG)
-		result = -EINVAL;
-	if (result < 0)
+	if (rc == 0 && (rc = wants_check(out, err)) == -E2BIG)
+		rc = -EINVAL;
+	if (rc < 0)
 		wants_done(out);
 
-	return result;
+	return rc;
 }

@@ -64,9 +64,9 @@ static _Noreturn void apart_become(const struct apart_job *job, int fd)
 
 	/* What a library prints must not get between what we print. */
 	(void)dup2(STDERR_FILENO, STDOUT_FILENO);
-	int result = job->run(job->context, &sink, &err);
-	if (result < 0) {
-		struct checks_record record = {.kind = CHECKS_ERROR, .number = (uint64_t)-result};
+	int rc = job->run(job->context, &sink, &err);
+	if (rc < 0) {
+		struct checks_record record = {.kind = CHECKS_ERROR, .number = (uint64_t)-rc};
 		(void)snprintf(record.text, sizeof(record.text), "%.*s",
 			       (int)sizeof(record.text) - 1, err.text);
 		apart_send(&fd, &record);
@@ -272,15 +272,15 @@ int apart_run(const struct apart *apart, struct err *err)
 	for (uint32_t i = 0; i < apart->count; i++)
 		children[i] = (struct apart_child){.pid = -1, .fd = -1};
 
-	int result = 0;
-	for (uint32_t i = 0; result == 0 && i < apart->count; i++) {
+	int rc = 0;
+	for (uint32_t i = 0; rc == 0 && i < apart->count; i++) {
 		apart->jobs[i].how = APART_DONE;
 		apart->jobs[i].err = (struct err){.code = 0};
 		apart->jobs[i].is_left_behind = false;
-		result = apart_start(&children[i], &apart->jobs[i], err);
+		rc = apart_start(&children[i], &apart->jobs[i], err);
 	}
 
-	while (result == 0 && apart_look(apart, children, polls) > 0) {
+	while (rc == 0 && apart_look(apart, children, polls) > 0) {
 		int ready = poll(polls, apart->count, apart->stop ? APART_STOP_MS : APART_TICK_MS);
 		for (uint32_t i = 0; ready > 0 && i < apart->count; i++)
 			if (polls[i].fd >= 0 && polls[i].revents != 0 &&
@@ -294,10 +294,10 @@ int apart_run(const struct apart *apart, struct err *err)
 		}
 	}
 
-	for (uint32_t i = 0; result < 0 && i < apart->count; i++)
+	for (uint32_t i = 0; rc < 0 && i < apart->count; i++)
 		apart_end(&apart->jobs[i], &children[i], APART_STOPPED);
 
-	return result;
+	return rc;
 }
 
 const char *apart_describe(const struct apart_job *job, char out[CHECKS_TEXT_MAX])

@@ -181,11 +181,11 @@ int validate_apart(struct validate *self, struct apart_job *jobs, uint32_t count
 			      .context = self};
 
 	memset(self->now, 0, sizeof(self->now));
-	int result = apart_run(&apart, err);
-	if (result == 0 && self->plan->stop && *self->plan->stop)
+	int rc = apart_run(&apart, err);
+	if (rc == 0 && self->plan->stop && *self->plan->stop)
 		return err_set(err, -ECANCELED, "stopped by a signal");
 
-	return result;
+	return rc;
 }
 
 void validate_blame(struct validate *self, const struct apart_job *job, uint32_t number,
@@ -267,35 +267,35 @@ static void validate_missing(struct validate *self)
 
 static int validate_work(struct validate *self, struct err *err)
 {
-	int result = 0;
+	int rc = 0;
 
 	if (validate_wants(self, VALIDATE_ISOLATION))
-		result = validate_isolation(self, err);
+		rc = validate_isolation(self, err);
 	if (validate_wants(self, VALIDATE_SETTINGS))
 		validate_settings(self);
 
-	for (int what = VALIDATE_VECTORADD; result == 0 && what <= VALIDATE_P2P; what++)
+	for (int what = VALIDATE_VECTORADD; rc == 0 && what <= VALIDATE_P2P; what++)
 		if (validate_wants(self, (enum validate_what)what))
-			result = validate_gpus(self, (enum validate_what)what, err);
+			rc = validate_gpus(self, (enum validate_what)what, err);
 
-	if (result == 0 && validate_wants(self, VALIDATE_SHM))
+	if (rc == 0 && validate_wants(self, VALIDATE_SHM))
 		validate_shm(self);
-	if (result == 0 && validate_wants(self, VALIDATE_MEMLOCK))
+	if (rc == 0 && validate_wants(self, VALIDATE_MEMLOCK))
 		validate_memlock(self);
-	if (result == 0 && (validate_wants(self, VALIDATE_COLLECTIVES) ||
-			    validate_wants(self, VALIDATE_TRANSPORT)))
-		result = validate_collectives(self, err);
-	if (result == 0 && validate_wants(self, VALIDATE_STRESS))
-		result = validate_stress(self, err);
+	if (rc == 0 && (validate_wants(self, VALIDATE_COLLECTIVES) ||
+			validate_wants(self, VALIDATE_TRANSPORT)))
+		rc = validate_collectives(self, err);
+	if (rc == 0 && validate_wants(self, VALIDATE_STRESS))
+		rc = validate_stress(self, err);
 
-	if (result == 0 && validate_wants(self, VALIDATE_METRICS))
-		result = validate_metrics(self, err);
-	if (result == 0)
+	if (rc == 0 && validate_wants(self, VALIDATE_METRICS))
+		rc = validate_metrics(self, err);
+	if (rc == 0)
 		validate_missing(self);
-	if (result == 0)
+	if (rc == 0)
 		validate_counters(self);
 
-	return result;
+	return rc;
 }
 
 /* Without a GPU in sight nothing of the rest is passed over in silence. */
@@ -318,14 +318,14 @@ int validate_run(const struct validate_plan *plan, struct checks *out, struct er
 	grant_read(plan->environment, &self->grant);
 	validate_look(self);
 
-	int result = validate_find_devices(self, err);
-	if (result == 0 && validate_wants(self, VALIDATE_COUNT))
+	int rc = validate_find_devices(self, err);
+	if (rc == 0 && validate_wants(self, VALIDATE_COUNT))
 		validate_count(self);
-	if (result == 0 && self->count == 0)
+	if (rc == 0 && self->count == 0)
 		validate_skip_all(self);
-	else if (result == 0)
-		result = validate_work(self, err);
+	else if (rc == 0)
+		rc = validate_work(self, err);
 
 	validate_state_done(&self->before);
-	return result;
+	return rc;
 }

@@ -260,20 +260,20 @@ static int collectives_job(void *context, const struct checks_sink *sink, struct
 	run.largest = self->is_simulated ? COLLECTIVES_SIMULATED_LARGE : COLLECTIVES_LARGEST;
 	run.limit = self->is_simulated ? 0 : collectives_limit(self, run.count);
 
-	int result = collectives_choose(self, run.count, err);
-	if (result == 0)
-		result = nccl_ranks_prepare(run.count, NULL, &run.ranks, err);
-	if (result < 0)
-		return result;
+	int rc = collectives_choose(self, run.count, err);
+	if (rc == 0)
+		rc = nccl_ranks_prepare(run.count, NULL, &run.ranks, err);
+	if (rc < 0)
+		return rc;
 
-	result = world_run_forked(&job, err);
-	if (result == 0) {
+	rc = world_run_forked(&job, err);
+	if (rc == 0) {
 		collectives_finish(&run);
 		collectives_transport(&run);
 	}
 
 	nccl_ranks_done(&run.ranks);
-	return result;
+	return rc;
 }
 
 static void collectives_skip(struct validate *self, const char *reason, const char *hint)
@@ -316,17 +316,17 @@ int validate_collectives(struct validate *self, struct err *err)
 	self->from = 0;
 	self->end = count;
 
-	int result = validate_apart(self, &job, 1, NULL, err);
+	int rc = validate_apart(self, &job, 1, NULL, err);
 
 	if (job.how == APART_DONE)
-		return result;
+		return rc;
 
-	if (result == 0 && job.how == APART_FAILED && job.err.code == -ENOENT)
+	if (rc == 0 && job.how == APART_FAILED && job.err.code == -ENOENT)
 		collectives_skip(
 		    self, job.err.text,
 		    "NCCL is in the image of most frameworks; its package is libnccl2");
 	else
 		collectives_blame(self, &job);
 
-	return result;
+	return rc;
 }

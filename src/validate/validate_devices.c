@@ -46,9 +46,9 @@ static int devices_job(void *context, const struct checks_sink *sink, struct err
 	if (self->view && setenv("CUDA_VISIBLE_DEVICES", self->view, 1) < 0)
 		return err_set(err, -ENOMEM, "CUDA_VISIBLE_DEVICES: no memory");
 
-	int result = driver_open(self->plan->library, DRIVER_BY_DLSYM, &driver, err);
-	if (result < 0)
-		return result;
+	int rc = driver_open(self->plan->library, DRIVER_BY_DLSYM, &driver, err);
+	if (rc < 0)
+		return rc;
 
 	memset(record.blob, 0, sizeof(record.blob));
 	memcpy(record.blob, &driver.version, sizeof(driver.version));
@@ -56,16 +56,16 @@ static int devices_job(void *context, const struct checks_sink *sink, struct err
 	devices_library(&driver, (char *)record.blob + sizeof(driver.version) + 1,
 			sizeof(self->library) - 1);
 	sink->take(sink->context, &record);
-	result = driver_devices(&driver, devices, &count, err);
+	rc = driver_devices(&driver, devices, &count, err);
 
-	for (uint32_t i = 0; result == 0 && i < count; i++) {
+	for (uint32_t i = 0; rc == 0 && i < count; i++) {
 		record.number = 1 + i;
 		memset(record.blob, 0, sizeof(record.blob));
 		memcpy(record.blob, &devices[i], sizeof(devices[i]));
 		sink->take(sink->context, &record);
 	}
 
-	return result; /* the process ends: nothing needs to be closed */
+	return rc; /* the process ends: nothing needs to be closed */
 }
 
 /* --- what is known of them -------------------------------------------------------------------- */
@@ -246,15 +246,15 @@ static int devices_look(struct validate *self, const char *view, bool is_needed,
 				.timeout_ns = self->plan->timeout_ns};
 
 	self->view = view;
-	int result = validate_apart(self, &job, 1, NULL, err);
-	if (result == 0 && job.how != APART_DONE) {
+	int rc = validate_apart(self, &job, 1, NULL, err);
+	if (rc == 0 && job.how != APART_DONE) {
 		if (is_needed)
 			devices_failed(self, &job, view ? view : "");
-		result = 1;
+		rc = 1;
 	}
 
 	self->view = NULL;
-	return result;
+	return rc;
 }
 
 /* The driver shows one MIG device at a time: each that was given is looked at by its name; without
@@ -262,29 +262,29 @@ static int devices_look(struct validate *self, const char *view, bool is_needed,
 static int devices_look_at_migs(struct validate *self, struct err *err)
 {
 	const struct grant *grant = &self->grant;
-	int result = 0;
+	int rc = 0;
 
 	if (grant->is_chosen && grant->chosen.count <= 1)
 		return 0;
 
 	const struct grant_list *list = grant->is_chosen ? &grant->chosen : &grant->given;
-	for (uint32_t i = 0; result >= 0 && i < list->count; i++)
+	for (uint32_t i = 0; rc >= 0 && i < list->count; i++)
 		if (text_starts_with(list->uuids[i], "MIG-") && !devices_has(self, list->uuids[i]))
-			result = devices_look(self, list->uuids[i], true, err);
+			rc = devices_look(self, list->uuids[i], true, err);
 
 	if (list->count > 0 || !self->has_before)
-		return result < 0 ? result : 0;
+		return rc < 0 ? rc : 0;
 
-	for (uint32_t i = 0; result >= 0 && i < self->before.inventory.mig_count; i++) {
+	for (uint32_t i = 0; rc >= 0 && i < self->before.inventory.mig_count; i++) {
 		const char *uuid = self->before.inventory.migs[i].uuid;
 		if (!devices_has(self, uuid))
-			result = devices_look(self, uuid, false, err);
-		if (result == 1)
+			rc = devices_look(self, uuid, false, err);
+		if (rc == 1)
 			checks_say(self->out, "driver", uuid, CHECK_SKIP, NULL,
 				   "the MIG device was not given, and cannot be used");
 	}
 
-	return result < 0 ? result : 0;
+	return rc < 0 ? rc : 0;
 }
 
 /* --gpus: keeps what is named. */
@@ -328,13 +328,13 @@ static void devices_select(struct validate *self)
 
 int validate_find_devices(struct validate *self, struct err *err)
 {
-	int result = devices_look(self, NULL, true, err);
-	if (result != 0)
-		return result < 0 ? result : 0;
+	int rc = devices_look(self, NULL, true, err);
+	if (rc != 0)
+		return rc < 0 ? rc : 0;
 
-	result = devices_look_at_migs(self, err);
-	if (result < 0)
-		return result;
+	rc = devices_look_at_migs(self, err);
+	if (rc < 0)
+		return rc;
 
 	if (self->count == 0)
 		checks_say(self->out, "driver", "",

@@ -28,8 +28,8 @@ static int gpus_open(const struct validate *self, const struct validate_device *
 {
 	if (device->view[0] && setenv("CUDA_VISIBLE_DEVICES", device->view, 1) < 0)
 		return err_set(err, -ENOMEM, "CUDA_VISIBLE_DEVICES: no memory");
-	int result = driver_open(self->plan->library, DRIVER_BY_DLSYM, driver, err);
-	return result < 0 ? result : driver_devices(driver, out, out_count, err);
+	int rc = driver_open(self->plan->library, DRIVER_BY_DLSYM, driver, err);
+	return rc < 0 ? rc : driver_devices(driver, out, out_count, err);
 }
 
 /* NULL: it is gone. */
@@ -77,9 +77,9 @@ static int gpus_job(void *context, const struct checks_sink *sink, struct err *e
 	struct driver driver;
 	struct driver_device devices[DRIVER_DEVICES_MAX];
 	uint32_t count = 0;
-	int result = gpus_open(self, &self->devices[self->from], &driver, devices, &count, err);
-	if (result < 0)
-		return result;
+	int rc = gpus_open(self, &self->devices[self->from], &driver, devices, &count, err);
+	if (rc < 0)
+		return rc;
 
 	if (self->from == 0 && call->what == VALIDATE_BANDWIDTH)
 		bandwidth_header(&driver, &self->devices[0].bandwidth, sink);
@@ -110,9 +110,9 @@ static int gpus_peer_job(void *context, const struct checks_sink *sink, struct e
 	struct driver driver;
 	struct driver_device all[DRIVER_DEVICES_MAX], devices[DRIVER_DEVICES_MAX];
 	uint32_t count = 0, kept = 0;
-	int result = gpus_open(self, &self->devices[self->from], &driver, all, &count, err);
-	if (result < 0)
-		return result;
+	int rc = gpus_open(self, &self->devices[self->from], &driver, all, &count, err);
+	if (rc < 0)
+		return rc;
 
 	for (uint32_t i = 0; i < self->end; i++) {
 		const struct driver_device *found =
@@ -160,9 +160,9 @@ static int gpus_run(struct validate *self, enum validate_what what, uint32_t las
 		self->from = from;
 		self->end = what == VALIDATE_P2P ? last : gpus_group_end(self, from);
 
-		int result = validate_apart(self, &job, 1, NULL, err);
-		if (result < 0 && result != -ECANCELED)
-			return result;
+		int rc = validate_apart(self, &job, 1, NULL, err);
+		if (rc < 0 && rc != -ECANCELED)
+			return rc;
 		if (job.how == APART_DONE) {
 			from = self->end;
 			continue;
@@ -172,8 +172,8 @@ static int gpus_run(struct validate *self, enum validate_what what, uint32_t las
 
 		validate_blame(self, &job, 0, validate_what_to_string(what),
 			       self->devices[from].device.uuid);
-		if (result < 0)
-			return result;
+		if (rc < 0)
+			return rc;
 
 		from = place < from || place >= last ? from + 1 : (uint32_t)place + 1;
 	}
@@ -184,11 +184,11 @@ static int gpus_run(struct validate *self, enum validate_what what, uint32_t las
 int validate_gpus(struct validate *self, enum validate_what what, struct err *err)
 {
 	if (what != VALIDATE_P2P) {
-		int result = gpus_run(self, what, self->count, err);
+		int rc = gpus_run(self, what, self->count, err);
 		bool is_brief = what == VALIDATE_BANDWIDTH && self->plan->has_peers &&
 				!validate_wants(self, VALIDATE_P2P) && self->count > 1;
-		if (result < 0 || !is_brief)
-			return result;
+		if (rc < 0 || !is_brief)
+			return rc;
 
 		self->p2p.is_brief = true;
 	}
@@ -214,9 +214,9 @@ static int gpus_stress_job(void *context, const struct checks_sink *sink, struct
 	struct driver driver;
 	struct driver_device devices[DRIVER_DEVICES_MAX];
 	uint32_t count = 0;
-	int result = gpus_open(self, device, &driver, devices, &count, err);
-	if (result < 0)
-		return result;
+	int rc = gpus_open(self, device, &driver, devices, &count, err);
+	if (rc < 0)
+		return rc;
 
 	const struct driver_device *found = gpus_find(devices, count, device->device.uuid);
 	if (!found)
@@ -433,13 +433,13 @@ int validate_stress(struct validate *self, struct err *err)
 	}
 
 	gpus_look(self);
-	int result = count > 0 ? validate_apart(self, jobs, count, gpus_tick, err) : 0;
-	if (result < 0 && result != -ECANCELED)
-		return result;
+	int rc = count > 0 ? validate_apart(self, jobs, count, gpus_tick, err) : 0;
+	if (rc < 0 && rc != -ECANCELED)
+		return rc;
 
 	gpus_blame_stress(self, jobs, calls, count);
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	gpus_look(self);
 

@@ -91,9 +91,9 @@ static int machine_isolation_job(void *context, const struct checks_sink *sink, 
 	bool is_kept = self->grant.source != GRANT_NONE && !self->grant.given.has_others;
 
 	for (uint32_t i = 0; is_kept && check.status == CHECK_PASS && i <= GPUNODES_LAST; i++) {
-		int result = file_path(path, err, "%s/dev/nvidia%u", self->plan->root, i);
-		if (result < 0)
-			return result;
+		int rc = file_path(path, err, "%s/dev/nvidia%u", self->plan->root, i);
+		if (rc < 0)
+			return rc;
 		if (own[i] || !machine_opens(path, self->is_simulated))
 			continue;
 
@@ -124,11 +124,11 @@ int validate_isolation(struct validate *self, struct err *err)
 		return 0;
 	}
 
-	int result = validate_apart(self, &job, 1, NULL, err);
-	if (result == 0 && job.how != APART_DONE)
+	int rc = validate_apart(self, &job, 1, NULL, err);
+	if (rc == 0 && job.how != APART_DONE)
 		validate_blame(self, &job, 0, "isolation", "");
 
-	return result;
+	return rc;
 }
 
 /* --- settings --------------------------------------------------------------------------------- */

@@ -67,13 +67,13 @@ int cluster_new(const struct cluster_options *options, struct cluster **out, str
 	cluster->loop = options->loop;
 	cluster->has_name = options->node_name && *options->node_name;
 
-	int result = cluster_is_there(options) ? kube_open(&kube, &cluster->kube, &why) : 0;
-	if (result == -ENOMEM) {
+	int rc = cluster_is_there(options) ? kube_open(&kube, &cluster->kube, &why) : 0;
+	if (rc == -ENOMEM) {
 		free(cluster);
-		return err_set(err, result, "%s", why.text);
+		return err_set(err, rc, "%s", why.text);
 	}
 
-	if (result < 0) {
+	if (rc < 0) {
 		(void)snprintf(cluster->trouble, sizeof(cluster->trouble), "%s", why.text);
 		log_write(options->log, LOG_LEVEL_WARNING, NULL,
 			  "no label of the node is read and no Events are posted: %s", why.text);

@@ -336,15 +336,15 @@ int kube_open(const struct kube_options *options, struct kube **out, struct err 
 	kube->fd = -1;
 	kube->again_ns = KUBE_AGAIN_FIRST_NS;
 
-	int result = libexec_find("sluice-kube", "kube", options->program, kube->program, err);
-	if (result == 0) {
+	int rc = libexec_find("sluice-kube", "kube", options->program, kube->program, err);
+	if (rc == 0) {
 		kube->again = loop_timer_new(options->loop, kube_on_again, kube, err);
-		result = kube->again ? 0 : -ENOMEM;
+		rc = kube->again ? 0 : -ENOMEM;
 	}
 
-	if (result < 0) {
+	if (rc < 0) {
 		free(kube);
-		return result;
+		return rc;
 	}
 
 	if (options->delay_ns > 0)

@@ -501,10 +501,10 @@ int door_cdi_open(struct doors *doors, void **out, struct err *err)
 	};
 	struct door_cdi *door = NULL;
 
-	int result = door_cdi_new(&options, &door, err);
+	int rc = door_cdi_new(&options, &door, err);
 	*out = door;
 
-	return result;
+	return rc;
 }
 
 void door_cdi_stop(void *context)
@@ -580,7 +580,7 @@ static bool door_cdi_is_specification(int directory, const char *name)
 int door_cdi_cleanup(const struct uninstall_options *options, struct err *err)
 {
 	char path[FILE_PATH_MAX];
-	int result = 0;
+	int rc = 0;
 
 	if (file_path(path, NULL, "%s" KEEP_DIRECTORY, options->root) < 0)
 		return 0;
@@ -602,11 +602,11 @@ int door_cdi_cleanup(const struct uninstall_options *options, struct err *err)
 		}
 
 		int code = -errno;
-		if (result == 0)
-			result = err_set(err, code, "cannot remove '%s/%s': %s", path,
-					 entry->d_name, err_describe(code));
+		if (rc == 0)
+			rc = err_set(err, code, "cannot remove '%s/%s': %s", path, entry->d_name,
+				     err_describe(code));
 	}
 
 	(void)unlinkat(dirfd(entries), KEEP_LOCK, 0); /* it may not be there */
-	return result;
+	return rc;
 }

@@ -108,10 +108,10 @@ int door_kubelet_open(struct doors *doors, void **out, struct err *err)
 	};
 	struct door_kubelet *door = NULL;
 
-	int result = door_kubelet_new(&options, &door, err);
+	int rc = door_kubelet_new(&options, &door, err);
 	*out = door;
 
-	return result;
+	return rc;
 }
 
 void door_kubelet_stop(void *context)

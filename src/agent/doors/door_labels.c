@@ -751,10 +751,10 @@ int door_labels_open(struct doors *doors, void **out, struct err *err)
 	};
 	struct door_labels *door = NULL;
 
-	int result = door_labels_new(&options, &door, err);
+	int rc = door_labels_new(&options, &door, err);
 	*out = door;
 
-	return result;
+	return rc;
 }
 
 void door_labels_stop(void *context)

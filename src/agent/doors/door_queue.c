@@ -111,10 +111,10 @@ int door_queue_new(const struct door_queue_options *options, struct door_queue *
 						     .log = options->log,
 						     .root = options->root,
 						     .state_dir = options->state_dir};
-	int result = enforce_keep_new(&enforce, &door->enforce, err);
-	if (result < 0) {
+	int rc = enforce_keep_new(&enforce, &door->enforce, err);
+	if (rc < 0) {
 		(void)door_queue_free(door);
-		return result;
+		return rc;
 	}
 
 	queue_rules_read_machine(&door->machine);
@@ -136,10 +136,10 @@ int door_queue_open(struct doors *doors, void **out, struct err *err)
 	};
 	struct door_queue *door = NULL;
 
-	int result = door_queue_new(&options, &door, err);
+	int rc = door_queue_new(&options, &door, err);
 	*out = door;
 
-	return result;
+	return rc;
 }
 
 void *door_queue_free(void *context)

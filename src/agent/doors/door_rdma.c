@@ -699,10 +699,10 @@ int door_rdma_open(struct doors *doors, void **out, struct err *err)
 	};
 	struct door_rdma *door = NULL;
 
-	int result = door_rdma_new(&options, &door, err);
+	int rc = door_rdma_new(&options, &door, err);
 	*out = door;
 
-	return result;
+	return rc;
 }
 
 void door_rdma_stop(void *context)

@@ -205,14 +205,14 @@ static void door_validations_check(struct door_validations_run *run, struct read
 	    .ask = door_validations_ask,
 	    .context = &answer,
 	};
-	int result = scan_read(root, &scan, &err);
-	if (result == 0)
-		result = check_scan(&scan, &options, &check, &err);
+	int rc = scan_read(root, &scan, &err);
+	if (rc == 0)
+		rc = check_scan(&scan, &options, &check, &err);
 
-	if (result < 0)
+	if (rc < 0)
 		door_validations_judge(out, READY_UNKNOWN, err.text);
 
-	for (uint32_t i = 0; result == 0 && check.worst >= CHECK_STALE && i < check.count; i++) {
+	for (uint32_t i = 0; rc == 0 && check.worst >= CHECK_STALE && i < check.count; i++) {
 		if (check.findings[i].severity < CHECK_STALE)
 			continue;
 		door_validations_judge(out, READY_NO, check.findings[i].text);
@@ -464,10 +464,10 @@ int door_validations_open(struct doors *doors, void **out, struct err *err)
 	};
 	struct door_validations *door = NULL;
 
-	int result = door_validations_new(&options, &door, err);
+	int rc = door_validations_new(&options, &door, err);
 	*out = door;
 
-	return result;
+	return rc;
 }
 
 void door_validations_stop(void *context)

@@ -118,10 +118,10 @@ int doors_new(const struct doors_parts *parts, struct doors **out, struct err *e
 
 int doors_open(struct doors *doors, struct err *err)
 {
-	int result = 0;
-	for (size_t i = DOOR_KUBELET + 1; result >= 0 && i < DOOR_COUNT; i++)
-		result = doors_table[i].open(doors, &doors->at[i], err);
-	return result < 0 ? result : 0;
+	int rc = 0;
+	for (size_t i = DOOR_KUBELET + 1; rc >= 0 && i < DOOR_COUNT; i++)
+		rc = doors_table[i].open(doors, &doors->at[i], err);
+	return rc < 0 ? rc : 0;
 }
 
 void doors_stop(struct doors *doors)

@@ -38,13 +38,13 @@ static int leases_write(void *context)
 
 static void leases_save(struct leases *leases);
 
-static void leases_on_written(void *context, int result)
+static void leases_on_written(void *context, int rc)
 {
 	struct leases *leases = context;
 	free(leases->text);
 	leases->text = NULL;
 
-	if (result < 0)
+	if (rc < 0)
 		log_write(leases->options.log, LOG_LEVEL_WARNING, NULL,
 			  "who holds which device is not kept: %s", leases->failure.text);
 	if (leases->is_dirty)
@@ -78,11 +78,11 @@ static int leases_load(struct leases *leases, struct err *err)
 {
 	char aside[FILE_PATH_MAX];
 	struct err why = {0};
-	int result = ledger_load(leases->path, &leases->ledger, &why);
-	if (result == 0 || result == -ENOMEM)
-		return result < 0 ? err_set(err, result, "%s", why.text) : 0;
+	int rc = ledger_load(leases->path, &leases->ledger, &why);
+	if (rc == 0 || rc == -ENOMEM)
+		return rc < 0 ? err_set(err, rc, "%s", why.text) : 0;
 
-	bool is_damaged = result == -EINVAL || result == -EFBIG;
+	bool is_damaged = rc == -EINVAL || rc == -EFBIG;
 	bool is_kept = is_damaged && file_path(aside, NULL, "%s.damaged", leases->path) == 0 &&
 		       rename(leases->path, aside) == 0;
 
@@ -101,12 +101,12 @@ int leases_new(const struct leases_options *options, struct leases **out, struct
 		return err_set(err, -ENOMEM, "out of memory for the ledger");
 
 	leases->options = *options;
-	int result = file_path(leases->path, err, "%s/leases", options->state_dir);
-	if (result == 0)
-		result = leases_load(leases, err);
-	if (result < 0) {
+	int rc = file_path(leases->path, err, "%s/leases", options->state_dir);
+	if (rc == 0)
+		rc = leases_load(leases, err);
+	if (rc < 0) {
 		(void)leases_free(leases);
-		return result;
+		return rc;
 	}
 
 	*out = leases;

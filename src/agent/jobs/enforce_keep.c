@@ -55,7 +55,7 @@ static int keep_work(void *context)
 
 static void keep_start(struct enforce_keep *keep);
 
-static void keep_on_done(void *context, int result)
+static void keep_on_done(void *context, int rc)
 {
 	struct enforce_keep *keep = context;
 	const struct enforce_report *report = &keep->report;
@@ -69,7 +69,7 @@ static void keep_on_done(void *context, int result)
 	memcpy(before, keep->problem, sizeof(before));
 	keep->problem[0] = '\0';
 
-	if (result < 0) {
+	if (rc < 0) {
 		(void)snprintf(keep->problem, sizeof(keep->problem), "sluice.jobs.enforce: %.160s",
 			       keep->err.text);
 		loop_timer_start(keep->again, ENFORCE_KEEP_AGAIN_NS);

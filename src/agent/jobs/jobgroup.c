@@ -56,9 +56,9 @@ static int jobgroup_own(const struct jobgroup_places *places, char out[JOBGROUP_
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, JOBGROUP_SELF_MAX);
 
-	int result = file_read(places->self, &text, err);
-	if (result < 0)
-		return result;
+	int rc = file_read(places->self, &text, err);
+	if (rc < 0)
+		return rc;
 
 	const char *line = buf_text(&text);
 	while (line && !text_starts_with(line, "0::/")) {

@@ -293,11 +293,11 @@ bool service_request_send(struct service_request *request, const ProtobufCMessag
 {
 	struct service *service = request->service;
 	struct err err = {0};
-	int result = wire_call_reply(request->call, reply, &err);
-	if (result == 0)
+	int rc = wire_call_reply(request->call, reply, &err);
+	if (rc == 0)
 		return true;
 
-	if (result != -EAGAIN) {
+	if (rc != -EAGAIN) {
 		service_request_fail(request, &err);
 		return false;
 	}
@@ -450,10 +450,10 @@ int service_new(const struct service_options *options, int listen_fd, struct ser
 		return -ENOMEM;
 	}
 
-	int result = wire_server_add_listener(service->server, listen_fd, err);
-	if (result < 0) {
+	int rc = wire_server_add_listener(service->server, listen_fd, err);
+	if (rc < 0) {
 		(void)service_free(service);
-		return result;
+		return rc;
 	}
 
 	*out = service;

@@ -19,15 +19,15 @@ struct service_changing {
 	const Sluice__V1__ChangeRequest *asked; /* borrowed: of the call */
 };
 
-static void service_changed(int result, size_t changed, const struct err *err, void *context)
+static void service_changed(int rc, size_t changed, const struct err *err, void *context)
 {
 	struct service_changing *changing = context;
 	if (!service_request_answered(&changing->act.request))
 		return;
 
-	if (result < 0) {
+	if (rc < 0) {
 		struct err failure = *err;
-		failure.code = result;
+		failure.code = rc;
 		service_request_fail(&changing->act.request, &failure);
 		return;
 	}
@@ -166,7 +166,7 @@ static struct service_request *service_manage(struct service *service, struct wi
 	return NULL;
 }
 
-static void service_drained(int result, const struct err *err, void *context)
+static void service_drained(int rc, const struct err *err, void *context)
 {
 	struct service_request *request = context;
 	if (!service_request_answered(request))
@@ -174,7 +174,7 @@ static void service_drained(int result, const struct err *err, void *context)
 
 	Sluice__V1__DrainReply reply = SLUICE__V1__DRAIN_REPLY__INIT;
 
-	if (result < 0)
+	if (rc < 0)
 		service_request_fail(request, err);
 	else
 		service_request_reply(request, &reply.base);
@@ -193,7 +193,7 @@ void service_drain(struct wire_call *call, const ProtobufCMessage *message, void
 		    request);
 }
 
-static void service_collected(int result, size_t changed, const struct err *err, void *context)
+static void service_collected(int rc, size_t changed, const struct err *err, void *context)
 {
 	struct service_request *request = context;
 	if (!service_request_answered(request))
@@ -202,7 +202,7 @@ static void service_collected(int result, size_t changed, const struct err *err,
 	Sluice__V1__CollectReply reply = SLUICE__V1__COLLECT_REPLY__INIT;
 	reply.forgotten = changed;
 
-	if (result < 0)
+	if (rc < 0)
 		service_request_fail(request, err);
 	else
 		service_request_reply(request, &reply.base);

@@ -44,9 +44,9 @@ static int service_health_gpus(const struct service *service, struct arena *aren
 		if (!view->here && view->verdict.state != HEALTH_UNHEALTHY)
 			continue; /* gone, and nothing is known against it */
 
-		int result = message_from_health(view, arena, &out->gpus[out->n_gpus], err);
-		if (result < 0)
-			return result;
+		int rc = message_from_health(view, arena, &out->gpus[out->n_gpus], err);
+		if (rc < 0)
+			return rc;
 
 		out->n_gpus++;
 	}
@@ -118,7 +118,7 @@ void service_clear_health(struct wire_call *call, const ProtobufCMessage *messag
 	struct service *service = context;
 	const Sluice__V1__ClearHealthRequest *asked = (const void *)message;
 	struct err err = {0};
-	int result = service_health_allow(service, call, "forget what is held against a GPU", &err);
+	int rc = service_health_allow(service, call, "forget what is held against a GPU", &err);
 	struct service_request *request =
 	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
 	if (!request)
@@ -126,9 +126,9 @@ void service_clear_health(struct wire_call *call, const ProtobufCMessage *messag
 
 	Sluice__V1__ClearHealthReply reply = SLUICE__V1__CLEAR_HEALTH_REPLY__INIT;
 
-	if (result == 0)
-		result = vitals_clear(service->options.vitals, asked->gpu, &reply.gpus, &err);
-	if (result == 0)
+	if (rc == 0)
+		rc = vitals_clear(service->options.vitals, asked->gpu, &reply.gpus, &err);
+	if (rc == 0)
 		service_request_reply(request, &reply.base);
 	else
 		service_request_fail(request, &err);
@@ -152,7 +152,7 @@ static void service_release_done(struct service_request *request)
 	(void)loop_timer_free(release->look);
 }
 
-static void service_release_reply(void *context, int result)
+static void service_release_reply(void *context, int rc)
 {
 	struct service_release *release = context;
 	if (!service_request_answered(&release->request))
@@ -209,25 +209,25 @@ void service_release(struct wire_call *call, const ProtobufCMessage *message, vo
 	struct service *service = context;
 	const Sluice__V1__ReleaseRequest *asked = (const void *)message;
 	struct err err = {0};
-	int result = service_health_allow(service, call, "let go of the driver", &err);
+	int rc = service_health_allow(service, call, "let go of the driver", &err);
 	struct service_release *release =
 	    service_request_new(service, call, SERVICE_CALL, sizeof(*release));
 	if (!release)
 		return;
 
 	release->request.release = service_release_done;
-	if (result == 0 && asked->ns > HEALTH_RELEASE_MAX_NS)
-		result = err_set(&err, -EINVAL, "the driver is released for a week at most");
-	if (result == 0)
-		result = file_path(release->dev, &err, "%s/dev", pci_root());
+	if (rc == 0 && asked->ns > HEALTH_RELEASE_MAX_NS)
+		rc = err_set(&err, -EINVAL, "the driver is released for a week at most");
+	if (rc == 0)
+		rc = file_path(release->dev, &err, "%s/dev", pci_root());
 
-	if (result == 0) {
+	if (rc == 0) {
 		release->look =
 		    loop_timer_new(service->options.loop, service_release_on_look, release, &err);
-		result = release->look ? 0 : -ENOMEM;
+		rc = release->look ? 0 : -ENOMEM;
 	}
 
-	if (result < 0) {
+	if (rc < 0) {
 		service_request_fail(&release->request, &err);
 		return;
 	}

@@ -37,21 +37,21 @@ static uint32_t service_submitted_gpus(const struct service_submission *submissi
 	return submission->gpus;
 }
 
-static void service_submitted(int result, uint64_t id, bool known, const char *reason,
+static void service_submitted(int rc, uint64_t id, bool known, const char *reason,
 			      const struct err *err, void *context)
 {
 	struct service_submission *submission = context;
 	if (!service_request_answered(&submission->request))
 		return;
 
-	if (result < 0) {
+	if (rc < 0) {
 		struct err failure = *err;
-		failure.code = result;
+		failure.code = rc;
 
 		/* "not found" is for jobs; here it is a GPU that the request names */
-		if (result == -ENOENT)
+		if (rc == -ENOENT)
 			failure.code = -EINVAL;
-		if (message_status(result) == WIRE_ABORTED)
+		if (message_status(rc) == WIRE_ABORTED)
 			(void)err_wrap(&failure, "the state in '%s' cannot be written",
 				       submission->request.service->options.paths->state_dir);
 
@@ -78,10 +78,10 @@ int service_caller_rights(struct wire_call *call, struct rights *out, struct err
 	const struct peer_process process = {.pid = peer->pid, .uid = peer->uid, .pidfd = pidfd};
 
 	*out = (struct rights){.gid = peer->gid};
-	int result = wire_call_peer_groups(call, &out->groups, &out->group_count, err);
+	int rc = wire_call_peer_groups(call, &out->groups, &out->group_count, err);
 
-	return result < 0 ? err_wrap(err, "asking for your groups")
-			  : peer_limits_read(&process, out->limits, err);
+	return rc < 0 ? err_wrap(err, "asking for your groups")
+		      : peer_limits_read(&process, out->limits, err);
 }
 
 static int service_submit_spec(struct service_submission *submission, struct spec *out,
@@ -105,25 +105,25 @@ static int service_submit_spec(struct service_submission *submission, struct spe
 
 	struct message_caller caller = {.uid = peer->uid, .gid = peer->gid};
 	struct rights rights;
-	int result = service_caller_rights(call, &rights, err);
-	if (result < 0)
-		return result;
+	int rc = service_caller_rights(call, &rights, err);
+	if (rc < 0)
+		return rc;
 
 	caller.groups = rights.groups;
 	caller.group_count = rights.group_count;
 	memcpy(caller.limits, rights.limits, sizeof(caller.limits));
-	result = message_to_spec(message->spec, &caller, out, err);
-	if (result == 0)
-		result = service_check_priority(&submission->request, out->wants.priority, err);
+	rc = message_to_spec(message->spec, &caller, out, err);
+	if (rc == 0)
+		rc = service_check_priority(&submission->request, out->wants.priority, err);
 
 	/* Who does not say how long may run as long as the owner of the machine says. */
-	if (result == 0 && out->deadline_ns == 0) {
+	if (rc == 0 && out->deadline_ns == 0) {
 		out->deadline_ns =
 		    queue_rules(submission->request.service->options.queue)->default_time_ns;
 		out->wants.time_ns = out->deadline_ns;
 	}
 
-	return result;
+	return rc;
 }
 
 static void service_submit_now(struct service_submission *submission)
@@ -134,9 +134,9 @@ static void service_submit_now(struct service_submission *submission)
 	struct err err = {0};
 
 	spec_init(&spec);
-	int result = *trouble ? err_set(&err, -ENOSPC, "%s", trouble)
-			      : service_submit_spec(submission, &spec, &err);
-	if (result < 0) {
+	int rc = *trouble ? err_set(&err, -ENOSPC, "%s", trouble)
+			  : service_submit_spec(submission, &spec, &err);
+	if (rc < 0) {
 		service_request_fail(&submission->request, &err);
 		return;
 	}
@@ -213,13 +213,13 @@ static void service_get_each(const struct job *job, const struct queue_attempt *
 	service_get_reply(lookup, job, attempt);
 }
 
-static void service_get_done(int result, const struct err *err, void *context)
+static void service_get_done(int rc, const struct err *err, void *context)
 {
 	struct service_lookup *lookup = context;
 	if (!service_request_answered(&lookup->request))
 		return;
 
-	service_fail_lookup(&lookup->request, lookup->id, result, err);
+	service_fail_lookup(&lookup->request, lookup->id, rc, err);
 }
 
 static void service_get_job(struct service_lookup *lookup)
@@ -243,7 +243,7 @@ static void service_get_job(struct service_lookup *lookup)
 	queue_query(queue, &query);
 }
 
-static void service_get_whole(int result, const struct spec *spec, const struct queue_past *past,
+static void service_get_whole(int rc, const struct spec *spec, const struct queue_past *past,
 			      size_t past_count, const struct err *err, void *context)
 {
 	struct service_lookup *lookup = context;
@@ -252,20 +252,20 @@ static void service_get_whole(int result, const struct spec *spec, const struct 
 
 	struct err failure = {0};
 
-	if (result == 0)
-		result = message_add_command(spec, wire_call_arena(lookup->request.call),
-					     &lookup->command, &failure);
+	if (rc == 0)
+		rc = message_add_command(spec, wire_call_arena(lookup->request.call),
+					 &lookup->command, &failure);
 
 	struct message_view view =
 	    service_view(lookup->request.service, lookup->request.call, true);
 
-	if (result == 0)
-		result = message_add_attempts(&view, lookup->id, past, past_count,
-					      wire_call_arena(lookup->request.call),
-					      &lookup->command, &failure);
+	if (rc == 0)
+		rc = message_add_attempts(&view, lookup->id, past, past_count,
+					  wire_call_arena(lookup->request.call), &lookup->command,
+					  &failure);
 
 	/* A job whose command is not to be had is shown without it. */
-	if (result < 0)
+	if (rc < 0)
 		sluice__v1__job__init(&lookup->command);
 	service_get_job(lookup);
 }
@@ -339,9 +339,9 @@ static bool service_watch_send(struct service_job_watch *watch, const struct job
 	struct err err = {0};
 
 	arena_init(&arena, SERVICE_ARENA_MAX);
-	int result = service_job_message(watch->request.service, &watch->view, job, attempt, &arena,
-					 &message, &err);
-	if (result == 0)
+	int rc = service_job_message(watch->request.service, &watch->view, job, attempt, &arena,
+				     &message, &err);
+	if (rc == 0)
 		return service_request_send(&watch->request, &message.base);
 
 	service_request_fail(&watch->request, &err);
@@ -356,7 +356,7 @@ static void service_watch_each(const struct job *job, const struct queue_attempt
 		watch->is_final_sent = service_watch_send(watch, job, attempt);
 }
 
-static void service_watch_done(int result, const struct err *err, void *context)
+static void service_watch_done(int rc, const struct err *err, void *context)
 {
 	struct service_job_watch *watch = context;
 	if (!service_request_answered(&watch->request))
@@ -364,10 +364,10 @@ static void service_watch_done(int result, const struct err *err, void *context)
 
 	if (watch->is_final_sent)
 		service_request_finish(&watch->request, WIRE_OK, NULL);
-	else if (result == -EAGAIN)
+	else if (rc == -EAGAIN)
 		service_ask_again(watch->request.service); /* many watch the same job end */
 	else if (watch->request.blocked_ns == 0)
-		service_fail_lookup(&watch->request, watch->id, result, err);
+		service_fail_lookup(&watch->request, watch->id, rc, err);
 	/* else his reading asks again */
 }
 
@@ -437,16 +437,15 @@ void service_signal(struct wire_call *call, const ProtobufCMessage *message, voi
 
 	const struct job *job = queue_find(service->options.queue, asked->id);
 	struct err err = {0};
-	int result = service_check_signal(asked->signal, &err);
-	if (result == 0 && !job)
-		result =
-		    err_set(&err, -ESRCH, "job %" PRIu64 " is not there, or has ended", asked->id);
+	int rc = service_check_signal(asked->signal, &err);
+	if (rc == 0 && !job)
+		rc = err_set(&err, -ESRCH, "job %" PRIu64 " is not there, or has ended", asked->id);
 
-	if (result == 0)
-		result = service_check_act(request, asked->id, job->uid, &err);
-	if (result == 0)
-		result = queue_signal(service->options.queue, asked->id, (int)asked->signal, &err);
-	if (result < 0) {
+	if (rc == 0)
+		rc = service_check_act(request, asked->id, job->uid, &err);
+	if (rc == 0)
+		rc = queue_signal(service->options.queue, asked->id, (int)asked->signal, &err);
+	if (rc < 0) {
 		service_request_fail(request, &err);
 		return;
 	}
@@ -462,16 +461,16 @@ struct service_cancellation {
 	bool has_grace;
 };
 
-static void service_cancelled(int result, enum job_state state, bool was_final,
-			      const struct err *err, void *context)
+static void service_cancelled(int rc, enum job_state state, bool was_final, const struct err *err,
+			      void *context)
 {
 	struct service_cancellation *cancellation = context;
 	if (!service_request_answered(&cancellation->act.request))
 		return;
 
-	if (result < 0) {
+	if (rc < 0) {
 		struct err failure = *err;
-		failure.code = result;
+		failure.code = rc;
 		service_request_fail(&cancellation->act.request, &failure);
 		return;
 	}
@@ -482,11 +481,10 @@ static void service_cancelled(int result, enum job_state state, bool was_final,
 	service_request_reply(&cancellation->act.request, &reply.base);
 }
 
-static void service_array_cancelled(int result, size_t changed, const struct err *err,
-				    void *context)
+static void service_array_cancelled(int rc, size_t changed, const struct err *err, void *context)
 {
 	(void)changed;
-	service_cancelled(result, JOB_CANCELLED, false, err, context);
+	service_cancelled(rc, JOB_CANCELLED, false, err, context);
 }
 
 static void service_cancel_now(struct service_act *act)

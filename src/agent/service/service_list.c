@@ -87,19 +87,19 @@ static void listing_add(struct service_listing *listing, const struct job *job,
 		return;
 
 	Sluice__V1__Job message;
-	int result = service_job_message(listing->request.service, &listing->view, job, attempt,
-					 &listing->arena, &message, NULL);
-	size_t length = result == 0 ? protobuf_c_message_get_packed_size(&message.base) : 0;
+	int rc = service_job_message(listing->request.service, &listing->view, job, attempt,
+				     &listing->arena, &message, NULL);
+	size_t length = rc == 0 ? protobuf_c_message_get_packed_size(&message.base) : 0;
 
-	if (result == 0)
-		result = listing_add_varint(&listing->packed, length);
-	if (result == 0)
-		result = buf_reserve(&listing->packed, length);
-	if (result == 0)
-		result = service_request_keep(&listing->request, listing->packed.length + length,
-					      &listing->refusal);
+	if (rc == 0)
+		rc = listing_add_varint(&listing->packed, length);
+	if (rc == 0)
+		rc = buf_reserve(&listing->packed, length);
+	if (rc == 0)
+		rc = service_request_keep(&listing->request, listing->packed.length + length,
+					  &listing->refusal);
 
-	if (result == 0) {
+	if (rc == 0) {
 		(void)protobuf_c_message_pack(&message.base, (uint8_t *)listing->packed.data +
 								 listing->packed.length);
 		listing->packed.length += length;
@@ -107,7 +107,7 @@ static void listing_add(struct service_listing *listing, const struct job *job,
 	}
 
 	arena_reset(&listing->arena);
-	listing->result = result;
+	listing->result = rc;
 }
 
 /* Bytes of the job at `at`, its length included. */
@@ -186,12 +186,12 @@ static void listing_each(const struct job *job, const struct queue_attempt *atte
 		listing_send(&listing->request);
 }
 
-static void listing_complete(int result, const struct err *err, void *context)
+static void listing_complete(int rc, const struct err *err, void *context)
 {
 	struct service_listing *listing = context;
 	if (listing->is_asking) { /* it does not answer at all: service_list() goes on */
 		listing->refusal = *err;
-		listing->refusal.code = result;
+		listing->refusal.code = rc;
 		return;
 	}
 
@@ -201,9 +201,9 @@ static void listing_complete(int result, const struct err *err, void *context)
 	listing->is_complete = true;
 	struct err failure = {0};
 
-	if (result < 0) {
+	if (rc < 0) {
 		failure = *err;
-		failure.code = result;
+		failure.code = rc;
 	} else if (listing->result < 0) {
 		failure = listing->refusal;
 		if (failure.code == 0)
@@ -211,10 +211,10 @@ static void listing_complete(int result, const struct err *err, void *context)
 				      "so many jobs do not fit into one answer: ask for a user or "
 				      "a state");
 
-		result = failure.code;
+		rc = failure.code;
 	}
 
-	if (result < 0)
+	if (rc < 0)
 		service_request_fail(&listing->request, &failure);
 	else if (listing->request.blocked_ns == 0)
 		listing_send(&listing->request);

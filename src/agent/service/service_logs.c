@@ -90,15 +90,15 @@ static void service_log_send(struct service_request *request)
 		service_request_finish(request, WIRE_OK, NULL);
 }
 
-static void service_log_done(void *context, int result)
+static void service_log_done(void *context, int rc)
 {
 	struct service_log *log = context;
 	if (!service_request_answered(&log->request))
 		return;
 
-	if (result < 0) {
+	if (rc < 0) {
 		struct err err = {0};
-		(void)err_set(&err, result, "reading '%s': %s", log->path, err_describe(result));
+		(void)err_set(&err, rc, "reading '%s': %s", log->path, err_describe(rc));
 		service_request_fail(&log->request, &err);
 		return;
 	}
@@ -131,18 +131,18 @@ static void service_log_read(struct service_log *log)
 		return;
 	}
 
-	int result = file_path(log->path, &err, "%s/j/%" PRIu64 "/%s.%" PRIu32,
-			       service->options.paths->state_dir, log->id,
-			       log->is_stderr ? "err" : "out", log->attempt);
+	int rc = file_path(log->path, &err, "%s/j/%" PRIu64 "/%s.%" PRIu32,
+			   service->options.paths->state_dir, log->id,
+			   log->is_stderr ? "err" : "out", log->attempt);
 
 	log->job = (struct storage_job){
 	    .work = service_log_work, .done = service_log_done, .context = log};
-	if (result == 0) {
+	if (rc == 0) {
 		service_request_wait(&log->request);
-		result = storage_submit(service->options.storage, &log->job, &err);
+		rc = storage_submit(service->options.storage, &log->job, &err);
 	}
 
-	if (result < 0) {
+	if (rc < 0) {
 		log->request.is_waiting = false;
 		service_request_fail(&log->request, &err);
 	}
@@ -178,7 +178,7 @@ static void service_log_each(const struct job *job, const struct queue_attempt *
 	log->last_attempt = job->attempt;
 }
 
-static void service_log_found(int result, const struct err *err, void *context)
+static void service_log_found(int rc, const struct err *err, void *context)
 {
 	struct service_log *log = context;
 	if (!service_request_answered(&log->request))
@@ -191,7 +191,7 @@ static void service_log_found(int result, const struct err *err, void *context)
 		return;
 	}
 
-	if (result < 0 && result != -ENOENT && err)
+	if (rc < 0 && rc != -ENOENT && err)
 		failure = *err;
 	else
 		(void)err_set(&failure, -ENOENT, "there is no job %" PRIu64, log->id);

@@ -281,12 +281,12 @@ static int service_machine_jobs(struct service *service, const struct message_vi
 	if (!out->jobs)
 		return err_set(err, -ENOMEM, "out of memory for the answer");
 
-	int result = 0;
+	int rc = 0;
 
 	/* Waiting ones first, in their order. */
 	for (int running = 0; running < 2; running++) {
 		for (const struct job *job = queue_first(queue);
-		     job && result == 0 && out->n_jobs < room; job = queue_next(queue, job)) {
+		     job && rc == 0 && out->n_jobs < room; job = queue_next(queue, job)) {
 			struct queue_attempt attempt;
 			bool is_pending = job->state == JOB_PENDING;
 
@@ -295,15 +295,14 @@ static int service_machine_jobs(struct service *service, const struct message_vi
 				continue;
 
 			queue_attempt_of(queue, job, &attempt);
-			result = service_machine_job(service, view, job, &attempt, arena, out, err);
+			rc = service_machine_job(service, view, job, &attempt, arena, out, err);
 		}
 	}
 
-	for (size_t i = 0; result == 0 && i < service->recent_count && out->n_jobs < room; i++)
-		result =
-		    service_machine_job(service, view, &service->recent[i], NULL, arena, out, err);
+	for (size_t i = 0; rc == 0 && i < service->recent_count && out->n_jobs < room; i++)
+		rc = service_machine_job(service, view, &service->recent[i], NULL, arena, out, err);
 
-	return result;
+	return rc;
 }
 
 static int service_machine_message(struct service *service, const struct message_view *view,
@@ -330,21 +329,20 @@ static int service_machine_message(struct service *service, const struct message
 		out->age_ns = now_ns - sampled_ns;
 	out->stale = out->age_ns > VIEW_STALE_NS;
 
-	int result = 0;
+	int rc = 0;
 
 	if (snapshot)
-		result =
-		    message_from_gpus(snapshot, inventory, queue_machine(service->options.queue),
-				      arena, &out->gpus, &out->n_gpus, err);
+		rc = message_from_gpus(snapshot, inventory, queue_machine(service->options.queue),
+				       arena, &out->gpus, &out->n_gpus, err);
 
-	if (result == 0 && service->options.vitals)
-		result = service_machine_health(service, arena, out, err);
-	if (result == 0 && snapshot)
-		result = service_machine_uses(service, view, snapshot, arena, out, err);
-	if (result == 0)
-		result = service_machine_jobs(service, view, arena, out, err);
+	if (rc == 0 && service->options.vitals)
+		rc = service_machine_health(service, arena, out, err);
+	if (rc == 0 && snapshot)
+		rc = service_machine_uses(service, view, snapshot, arena, out, err);
+	if (rc == 0)
+		rc = service_machine_jobs(service, view, arena, out, err);
 
-	return result;
+	return rc;
 }
 
 static void service_recent_each(const struct job *job, const struct queue_attempt *attempt,
@@ -361,7 +359,7 @@ static void service_recent_tell(void *context)
 	service_machine_changed(context);
 }
 
-static void service_recent_done(int result, const struct err *err, void *context)
+static void service_recent_done(int rc, const struct err *err, void *context)
 {
 	struct service *service = context;
 	service->recent_is_asked = false;
@@ -412,8 +410,8 @@ void service_watch_machine_update(struct service_request *request)
 	struct err err = {0};
 
 	arena_init(&arena, SERVICE_ARENA_MAX);
-	int result = service_machine_message(service, &watch->view, &arena, &message, &err);
-	if (result < 0)
+	int rc = service_machine_message(service, &watch->view, &arena, &message, &err);
+	if (rc < 0)
 		service_request_fail(request, &err);
 	else if (service_request_send(request, &message.base) && watch->once)
 		service_request_finish(request, WIRE_OK, NULL);
@@ -435,12 +433,12 @@ void service_watch_machine(struct wire_call *call, const ProtobufCMessage *messa
 
 /* --- Reload ---------------------------------------------------------------------------------- */
 
-static void service_reloaded(int result, uint32_t changed, const struct err *err, void *context)
+static void service_reloaded(int rc, uint32_t changed, const struct err *err, void *context)
 {
 	struct service_request *request = context;
 	if (!service_request_answered(request))
 		return;
-	if (result < 0) {
+	if (rc < 0) {
 		service_request_fail(request, err);
 		return;
 	}
@@ -481,13 +479,13 @@ void service_reload(struct wire_call *call, const ProtobufCMessage *message, voi
 		return;
 
 	struct err err = {0};
-	int result = view.is_admin ? 0
-				   : err_set(&err, -EPERM,
-					     "only root and the agent's own user may have the "
-					     "configuration read again");
-	if (result == 0)
-		result = reload_start(service->options.reload, service_reloaded, request, &err);
-	if (result == 0)
+	int rc = view.is_admin ? 0
+			       : err_set(&err, -EPERM,
+					 "only root and the agent's own user may have the "
+					 "configuration read again");
+	if (rc == 0)
+		rc = reload_start(service->options.reload, service_reloaded, request, &err);
+	if (rc == 0)
 		service_request_wait(request);
 	else
 		service_request_fail(request, &err);

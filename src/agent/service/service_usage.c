@@ -97,7 +97,7 @@ static int usage_fill(const struct service_usage *usage, const struct store_usag
 	return 0;
 }
 
-static void usage_on_read(int result, const struct store_usage *from, const struct err *err,
+static void usage_on_read(int rc, const struct store_usage *from, const struct err *err,
 			  void *context)
 {
 	struct service_usage *usage = context;
@@ -107,7 +107,7 @@ static void usage_on_read(int result, const struct store_usage *from, const stru
 	if (!service_request_answered(&usage->request))
 		return;
 
-	if (result < 0)
+	if (rc < 0)
 		failure = *err;
 	else if (usage_fill(usage, from, wire_call_arena(usage->request.call), &reply) < 0)
 		(void)err_set(
@@ -169,11 +169,11 @@ void service_usage(struct wire_call *call, const ProtobufCMessage *message, void
 	if (!usage)
 		return;
 
-	int result = usage_take(usage, (const Sluice__V1__UsageRequest *)message, &err);
-	if (result == 0)
-		result = queue_usage(service->options.queue, usage->request.uid, &usage->window,
-				     usage_on_read, usage, &err);
-	if (result < 0)
+	int rc = usage_take(usage, (const Sluice__V1__UsageRequest *)message, &err);
+	if (rc == 0)
+		rc = queue_usage(service->options.queue, usage->request.uid, &usage->window,
+				 usage_on_read, usage, &err);
+	if (rc < 0)
 		service_request_fail(&usage->request, &err);
 	else
 		service_request_wait(&usage->request);

@@ -42,12 +42,12 @@ static int attribution_work(void *context)
 
 static void attribution_read_names(struct attribution *attribution);
 
-static void attribution_on_names(void *context, int result)
+static void attribution_on_names(void *context, int rc)
 {
 	struct attribution *attribution = context;
 	attribution->is_reading = false;
 
-	if (result == 0) {
+	if (rc == 0) {
 		(void)podlog_free(attribution->names);
 		attribution->names = attribution->read;
 	}
@@ -98,19 +98,19 @@ int attribution_new(const struct attribution_options *options, struct attributio
 		return err_set(err, -ENOMEM, "no memory for who uses the GPUs");
 
 	attribution->options = *options;
-	int result = proctable_new(options->proc, &attribution->processes, err);
-	if (result == 0)
-		result = holdings_new(&attribution->holdings, err);
+	int rc = proctable_new(options->proc, &attribution->processes, err);
+	if (rc == 0)
+		rc = holdings_new(&attribution->holdings, err);
 
-	if (result == 0) {
+	if (rc == 0) {
 		attribution->more =
 		    loop_timer_new(options->loop, attribution_on_more, attribution, err);
-		result = attribution->more ? 0 : -ENOMEM;
+		rc = attribution->more ? 0 : -ENOMEM;
 	}
 
-	if (result < 0) {
+	if (rc < 0) {
 		(void)attribution_free(attribution);
-		return result;
+		return rc;
 	}
 
 	struct err why = {0};

@@ -493,10 +493,10 @@ int door_web_open(struct doors *doors, void **out, struct err *err)
 	};
 	struct door_web *door = NULL;
 
-	int result = door_web_new(&options, &door, err);
+	int rc = door_web_new(&options, &door, err);
 	*out = door;
 
-	return result;
+	return rc;
 }
 
 void door_web_stop(void *context)

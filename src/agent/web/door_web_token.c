@@ -155,13 +155,13 @@ static void token_set_problem(struct web_token *token, enum log_level level, con
 		log_write(token->options.log, level, NULL, "page and metrics: %s", text);
 }
 
-static void token_take(struct web_token *token, int result)
+static void token_take(struct web_token *token, int rc)
 {
 	char text[WEB_TOKEN_PROBLEM_MAX] = "";
 	enum log_level level = LOG_LEVEL_WARNING;
 
 	token->sight = token->seen;
-	if (result < 0) {
+	if (rc < 0) {
 		level = LOG_LEVEL_ERROR;
 		explicit_bzero(token->text, sizeof(token->text));
 		(void)snprintf(text, sizeof(text),
@@ -180,7 +180,7 @@ static void token_take(struct web_token *token, int result)
 	token_set_problem(token, level, text);
 }
 
-static void token_on_read(void *context, int result)
+static void token_on_read(void *context, int rc)
 {
 	struct web_token *token = context;
 	token->is_reading = false;
@@ -191,7 +191,7 @@ static void token_on_read(void *context, int result)
 		return;
 	}
 
-	if (result == 0)
+	if (rc == 0)
 		return;
 
 	char before[WEB_TOKEN_PROBLEM_MAX];
@@ -199,8 +199,8 @@ static void token_on_read(void *context, int result)
 
 	bool was_broken = token->text[0] == '\0';
 
-	token_take(token, result);
-	if (result > 0 || !was_broken || strcmp(before, token->problem) != 0)
+	token_take(token, rc);
+	if (rc > 0 || !was_broken || strcmp(before, token->problem) != 0)
 		token->options.changed(token->options.context);
 }
 

@@ -141,9 +141,9 @@ static int board_share(struct bootstrap *bootstrap, const void *mine, void *all,
 	atomic_store_explicit(&own->come, self->turn, memory_order_release);
 
 	for (uint32_t rank = 0; rank < board->ranks; rank++) {
-		int result = board_await(self, rank, deadline_ns, err);
-		if (result < 0)
-			return result;
+		int rc = board_await(self, rank, deadline_ns, err);
+		if (rc < 0)
+			return rc;
 		if (bytes > 0)
 			memcpy((uint8_t *)all + rank * bytes, board->member[rank].content[place],
 			       bytes);
@@ -261,9 +261,9 @@ static int place_find(char *const *environment, struct bootstrap_plan *plan, str
 	if (file && strlen(file) >= sizeof(plan->file))
 		return err_set(err, -EINVAL, "SLUICE_NCCL_ID_FILE is too long");
 
-	int result = number_find(environment, "MASTER_PORT", UINT16_MAX, &port, err);
-	if (result < 0)
-		return result;
+	int rc = number_find(environment, "MASTER_PORT", UINT16_MAX, &port, err);
+	if (rc < 0)
+		return rc;
 	if (host)
 		memcpy(plan->host, host, strlen(host) + 1);
 	if (file)
@@ -312,11 +312,11 @@ int bootstrap_plan(char *const *environment, struct bootstrap_plan *out, struct 
 		plan.ranks = (uint32_t)ranks;
 		plan.local_rank = (uint32_t)local;
 
-		int result = place_find(environment, &plan, err);
-		if (result == 1)
+		int rc = place_find(environment, &plan, err);
+		if (rc == 1)
 			*out = plan;
 
-		return result;
+		return rc;
 	}
 
 	return 0;

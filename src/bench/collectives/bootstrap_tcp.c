@@ -183,12 +183,12 @@ static int send_message(const struct tcp_bootstrap *self, int fd, enum bootstrap
 						      .token = self->token},
 			     head);
 
-	int result = move_bytes(fd, head, sizeof(head), true, deadline_ns, who, err);
-	if (result == 0 && bytes > 0)
-		result = move_bytes(fd, (uint8_t *)(uintptr_t)content, bytes, true, deadline_ns,
-				    who, err);
+	int rc = move_bytes(fd, head, sizeof(head), true, deadline_ns, who, err);
+	if (rc == 0 && bytes > 0)
+		rc = move_bytes(fd, (uint8_t *)(uintptr_t)content, bytes, true, deadline_ns, who,
+				err);
 
-	return result;
+	return rc;
 }
 
 /* A message of that kind, of that rank, with exactly that much content. */
@@ -198,9 +198,9 @@ static int receive_message(const struct tcp_bootstrap *self, int fd, enum bootst
 {
 	uint8_t data[BOOTSTRAP_HEAD];
 	struct bootstrap_head head;
-	int result = move_bytes(fd, data, sizeof(data), false, deadline_ns, who, err);
-	if (result < 0)
-		return result;
+	int rc = move_bytes(fd, data, sizeof(data), false, deadline_ns, who, err);
+	if (rc < 0)
+		return rc;
 
 	if (bootstrap_head_parse(data, &head) < 0 || head.kind != kind || head.rank != who ||
 	    head.ranks != self->bootstrap.ranks || head.token != self->token ||
@@ -218,30 +218,30 @@ static int tcp_share(struct bootstrap *bootstrap, const void *mine, void *all, s
 {
 	struct tcp_bootstrap *self = (struct tcp_bootstrap *)(void *)bootstrap;
 	uint32_t ranks = bootstrap->ranks;
-	int result = 0;
+	int rc = 0;
 
 	self->sequence++;
 	if (bootstrap->rank != 0) {
-		result = send_message(self, self->peer[0], BOOTSTRAP_SHARE, mine, bytes,
-				      deadline_ns, 0, err);
-		return result < 0 ? result
-				  : receive_message(self, self->peer[0], BOOTSTRAP_ALL, all,
-						    bytes * ranks, deadline_ns, 0, err);
+		rc = send_message(self, self->peer[0], BOOTSTRAP_SHARE, mine, bytes, deadline_ns, 0,
+				  err);
+		return rc < 0 ? rc
+			      : receive_message(self, self->peer[0], BOOTSTRAP_ALL, all,
+						bytes * ranks, deadline_ns, 0, err);
 	}
 
 	if (bytes > 0)
 		memcpy(all, mine, bytes);
 
-	for (uint32_t rank = 1; result == 0 && rank < ranks; rank++)
-		result = receive_message(self, self->peer[rank], BOOTSTRAP_SHARE,
-					 bytes > 0 ? (uint8_t *)all + rank * bytes : NULL, bytes,
-					 deadline_ns, rank, err);
+	for (uint32_t rank = 1; rc == 0 && rank < ranks; rank++)
+		rc = receive_message(self, self->peer[rank], BOOTSTRAP_SHARE,
+				     bytes > 0 ? (uint8_t *)all + rank * bytes : NULL, bytes,
+				     deadline_ns, rank, err);
 
-	for (uint32_t rank = 1; result == 0 && rank < ranks; rank++)
-		result = send_message(self, self->peer[rank], BOOTSTRAP_ALL, all, bytes * ranks,
-				      deadline_ns, rank, err);
+	for (uint32_t rank = 1; rc == 0 && rank < ranks; rank++)
+		rc = send_message(self, self->peer[rank], BOOTSTRAP_ALL, all, bytes * ranks,
+				  deadline_ns, rank, err);
 
-	return result;
+	return rc;
 }
 
 static void tcp_abort(struct bootstrap *bootstrap)
@@ -433,12 +433,12 @@ static int gather(struct tcp_bootstrap *self, int listener, uint64_t deadline_ns
 		return -ETIMEDOUT;
 	}
 
-	int result = 0;
-	for (uint32_t rank = 1; result == 0 && rank < self->bootstrap.ranks; rank++)
-		result = send_message(self, self->peer[rank], BOOTSTRAP_WELCOME, NULL, 0,
-				      deadline_ns, rank, err);
+	int rc = 0;
+	for (uint32_t rank = 1; rc == 0 && rank < self->bootstrap.ranks; rank++)
+		rc = send_message(self, self->peer[rank], BOOTSTRAP_WELCOME, NULL, 0, deadline_ns,
+				  rank, err);
 
-	return result;
+	return rc;
 }
 
 static int gather_all(struct tcp_bootstrap *self, const struct bootstrap_plan *plan,
@@ -461,17 +461,17 @@ static int gather_all(struct tcp_bootstrap *self, const struct bootstrap_plan *p
 
 		int length = snprintf(line, sizeof(line), FILE_BEGIN "%s %u %" PRIx64 "\n", host,
 				      port, self->token);
-		int result = file_write_atomic(plan->file, line, (size_t)length, 0600, err);
-		if (result < 0)
+		int rc = file_write_atomic(plan->file, line, (size_t)length, 0600, err);
+		if (rc < 0)
 			return err_wrap(err, "rank 0: telling where the ranks meet");
 	}
 
-	int result = gather(self, listener, deadline_ns, err);
+	int rc = gather(self, listener, deadline_ns, err);
 
 	if (plan->file[0])
 		(void)unlink(plan->file);
 
-	return result;
+	return rc;
 }
 
 /* Where rank 0 is: 0, or -EAGAIN when that is not known yet. */
@@ -591,12 +591,12 @@ int bootstrap_connect(const struct bootstrap_plan *plan, uint64_t timeout_ns,
 					     .abort = tcp_abort,
 					     .free = tcp_free};
 
-	int result = plan->ranks == 1  ? 0
-		     : plan->rank == 0 ? gather_all(self, plan, deadline_ns, err)
-				       : join(self, plan, deadline_ns, err);
-	if (result < 0) {
+	int rc = plan->ranks == 1  ? 0
+		 : plan->rank == 0 ? gather_all(self, plan, deadline_ns, err)
+				   : join(self, plan, deadline_ns, err);
+	if (rc < 0) {
 		tcp_free(&self->bootstrap);
-		return result;
+		return rc;
 	}
 
 	*out = &self->bootstrap;

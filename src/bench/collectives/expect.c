@@ -99,8 +99,8 @@ static int expect_line(const char *text, size_t length, struct expect_line *out,
 		return err_set(err, -EINVAL,
 			       "OP TYPE SIZE peak_busbw|latency_us >=|<= VALUE is wanted");
 
-	int result = expect_words(words, out, err);
-	return result < 0 ? result : 1;
+	int rc = expect_words(words, out, err);
+	return rc < 0 ? rc : 1;
 }
 
 static int expect_add(struct expect *expect, size_t *capacity, const struct expect_line *line,
@@ -129,31 +129,31 @@ int expect_parse(const char *text, size_t length, struct expect *out, struct err
 	struct expect expect = {0};
 	size_t capacity = 0;
 	uint32_t number = 0;
-	int result = 0;
+	int rc = 0;
 
 	if (length > EXPECT_BYTES_MAX)
-		result = err_set(err, -E2BIG,
-				 "%zu bytes are too many for expectations: %d are "
-				 "possible",
-				 length, EXPECT_BYTES_MAX);
+		rc = err_set(err, -E2BIG,
+			     "%zu bytes are too many for expectations: %d are "
+			     "possible",
+			     length, EXPECT_BYTES_MAX);
 
-	for (size_t at = 0; result >= 0 && at < length;) {
+	for (size_t at = 0; rc >= 0 && at < length;) {
 		const char *newline = memchr(text + at, '\n', length - at);
 		size_t end = newline ? (size_t)(newline - text) : length;
 		struct expect_line line = {.number = ++number};
 
-		result = expect_line(text + at, end - at, &line, err);
-		if (result > 0)
-			result = expect_add(&expect, &capacity, &line, err);
-		if (result < 0)
+		rc = expect_line(text + at, end - at, &line, err);
+		if (rc > 0)
+			rc = expect_add(&expect, &capacity, &line, err);
+		if (rc < 0)
 			(void)err_wrap(err, "line %u", number);
 		at = end + 1;
 	}
 
-	if (result < 0)
+	if (rc < 0)
 		expect_done(&expect);
 	*out = expect;
-	return result < 0 ? result : 0;
+	return rc < 0 ? rc : 0;
 }
 
 void expect_done(struct expect *expect)

@@ -145,9 +145,9 @@ static int ranks_choose_planned(const struct request *request, const struct rank
 				struct ranks *out, struct err *err)
 {
 	struct bootstrap_plan plan;
-	int result = bootstrap_plan(place->environment, &plan, err);
-	if (result <= 0 || plan.ranks < RANKS_RANKS_LEAST)
-		return result < 0 ? result : 0;
+	int rc = bootstrap_plan(place->environment, &plan, err);
+	if (rc <= 0 || plan.ranks < RANKS_RANKS_LEAST)
+		return rc < 0 ? rc : 0;
 	if (request->ranks && request->ranks != plan.ranks)
 		return err_set(err, -EINVAL, "--ranks %u, but %u were started", request->ranks,
 			       plan.ranks);
@@ -217,15 +217,15 @@ int ranks_choose(const struct request *request, const struct ranks_place *place,
 			  : is_launched		  ? REQUEST_BACKEND_MPI
 						  : REQUEST_BACKEND_SHM;
 
-	int result =
+	int rc =
 	    backend == REQUEST_BACKEND_NCCL ? ranks_choose_planned(request, place, out, err) : 0;
-	if (result == 0)
-		result = backend == REQUEST_BACKEND_MPI
-			     ? ranks_choose_mpi(request, place, out, err)
-			     : ranks_choose_forked(request, place, backend, out, err);
+	if (rc == 0)
+		rc = backend == REQUEST_BACKEND_MPI
+			 ? ranks_choose_mpi(request, place, out, err)
+			 : ranks_choose_forked(request, place, backend, out, err);
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	uint32_t ranks = out->forks || out->is_planned ? out->ranks : announced;
 	if (ranks && !request->all_roots && request->root >= ranks)

@@ -50,18 +50,18 @@ int request_size_parse(const char *text, uint64_t *out)
 
 	if (!strchr(number, '.')) { /* exact beyond 2^53, too */
 		uint64_t whole;
-		int result = parse_u64(number, 0, (limit - 1) >> shift, &whole);
-		if (result == 0)
+		int rc = parse_u64(number, 0, (limit - 1) >> shift, &whole);
+		if (rc == 0)
 			*out = whole << shift;
-		return result;
+		return rc;
 	}
 
 	double value;
-	int result = parse_fraction(number, 0, (double)((limit - 1) >> shift), &value);
-	if (result == 0)
+	int rc = parse_fraction(number, 0, (double)((limit - 1) >> shift), &value);
+	if (rc == 0)
 		*out = (uint64_t)(value * (double)(UINT64_C(1) << shift));
 
-	return result;
+	return rc;
 }
 
 static int request_split_number(const char *text, uint32_t *out)
@@ -263,11 +263,11 @@ static int request_size_option(const char *name, const char *text, uint64_t *out
 	if (!text)
 		return 0;
 
-	int result = request_size_parse(text, out);
-	if (result == -ERANGE)
+	int rc = request_size_parse(text, out);
+	if (rc == -ERANGE)
 		return err_set(err, -EINVAL, "%s: %s is too much; sizes below 1024T are possible",
 			       name, text);
-	if (result < 0 || *out == 0)
+	if (rc < 0 || *out == 0)
 		return err_set(err, -EINVAL,
 			       "%s takes a size from 1 up such as 8, 64K, 256M or 1.5G, not '%s'",
 			       name, text);
@@ -286,13 +286,13 @@ static int request_sizes(const struct request_options *options, struct request *
 			       "-i and -f: sizes grow by a step or by a factor; give "
 			       "one of the two");
 
-	int result = request_size_option("-b", options->min_bytes, &out->min_bytes, err);
-	if (result == 0)
-		result = request_size_option("-e", options->max_bytes, &out->max_bytes, err);
-	if (result == 0)
-		result = request_size_option("-i", options->step_bytes, &out->step_bytes, err);
-	if (result < 0)
-		return result;
+	int rc = request_size_option("-b", options->min_bytes, &out->min_bytes, err);
+	if (rc == 0)
+		rc = request_size_option("-e", options->max_bytes, &out->max_bytes, err);
+	if (rc == 0)
+		rc = request_size_option("-i", options->step_bytes, &out->step_bytes, err);
+	if (rc < 0)
+		return rc;
 
 	if (out->min_bytes > out->max_bytes)
 		return err_set(err, -EINVAL,
@@ -407,23 +407,23 @@ int request_make(const struct request_options *options, char *const *words, size
 		 bool has_unknown, char *const *environment, struct request *out, struct err *err)
 {
 	struct request request = {.options = *options};
-	int result = request_ops(words, word_count, has_unknown, &request, err);
-	if (result == 0)
-		result = request_kinds(options, &request, err);
-	if (result == 0)
-		result = request_sizes(options, &request, err);
+	int rc = request_ops(words, word_count, has_unknown, &request, err);
+	if (rc == 0)
+		rc = request_kinds(options, &request, err);
+	if (rc == 0)
+		rc = request_sizes(options, &request, err);
 
-	if (result == 0)
-		result = request_checks(options, &request, err);
-	if (result == 0)
-		result = request_ranks(options, &request, err);
-	if (result == 0)
-		result = request_contradictions(options, err);
-	if (result == 0)
-		result = request_environment(environment, &request, err);
+	if (rc == 0)
+		rc = request_checks(options, &request, err);
+	if (rc == 0)
+		rc = request_ranks(options, &request, err);
+	if (rc == 0)
+		rc = request_contradictions(options, err);
+	if (rc == 0)
+		rc = request_environment(environment, &request, err);
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	bool is_registered = options->memory == REQUEST_MEMORY_AS_USUAL
 				 ? options->registers > 0

@@ -23,17 +23,17 @@ static int room_read(const char *root, const char *directory, const char *name, 
 {
 	char path[FILE_PATH_MAX];
 	buf_clear(out);
-	int result = file_path(path, NULL, "%s%s/%s", root, directory, name);
-	return result < 0 ? result : file_read(path, out, NULL);
+	int rc = file_path(path, NULL, "%s%s/%s", root, directory, name);
+	return rc < 0 ? rc : file_read(path, out, NULL);
 }
 
 static int room_number(const char *root, const char *directory, const char *name, uint64_t *out)
 {
 	struct buf text _cleanup_buf_;
 	buf_init(&text, ROOM_FILE_MAX);
-	int result = room_read(root, directory, name, &text);
-	if (result < 0)
-		return result;
+	int rc = room_read(root, directory, name, &text);
+	if (rc < 0)
+		return rc;
 	size_t length = strcspn(buf_text(&text), "\n");
 	return parse_u64_span(buf_text(&text), length, 0, UINT64_MAX, out); /* "max": -EINVAL */
 }

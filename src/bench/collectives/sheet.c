@@ -194,21 +194,21 @@ const char *sheet_average_okay(const struct sheet *sheet)
 
 static int sheet_nccl_members(const struct sheet *sheet, struct buf *out)
 {
-	int result = buf_add_text(out, "# Using devices\n");
+	int rc = buf_add_text(out, "# Using devices\n");
 
-	for (uint32_t i = 0; result == 0 && sheet->members && i < sheet->ranks; i++) {
+	for (uint32_t i = 0; rc == 0 && sheet->members && i < sheet->ranks; i++) {
 		const struct world_member *member = &sheet->members[i];
 		int64_t device = member->cpu >= 0 ? member->cpu : (int64_t)member->rank;
 		uint32_t group = request_split_color(&sheet->request->split, member->rank);
 
-		result = buf_printf(out,
-				    "#  Rank %2u Group %2u Pid %6" PRId64
-				    " on %10s device %2" PRId64 " [%s] %s\n",
-				    member->rank, group, member->pid, member->host, device,
-				    member->cpu >= 0 ? "processor" : "any", sheet->backend);
+		rc = buf_printf(out,
+				"#  Rank %2u Group %2u Pid %6" PRId64 " on %10s device %2" PRId64
+				" [%s] %s\n",
+				member->rank, group, member->pid, member->host, device,
+				member->cpu >= 0 ? "processor" : "any", sheet->backend);
 	}
 
-	return result;
+	return rc;
 }
 
 int sheet_nccl_head(const struct sheet *sheet, struct buf *out)
@@ -216,10 +216,10 @@ int sheet_nccl_head(const struct sheet *sheet, struct buf *out)
 	const struct request *request = sheet->request;
 	const struct request_options *options = &request->options;
 	uint64_t step = request->step_bytes ? request->step_bytes : options->step_factor;
-	int result = buf_printf(out, "# sluice version %s backend: %s (%s)\n", sheet->version,
-				sheet->backend, sheet->description);
-	if (result == 0)
-		result = buf_printf(
+	int rc = buf_printf(out, "# sluice version %s backend: %s (%s)\n", sheet->version,
+			    sheet->backend, sheet->description);
+	if (rc == 0)
+		rc = buf_printf(
 		    out,
 		    "# nThread %u nGpus %u minBytes %" PRIu64 " maxBytes %" PRIu64 " step: %" PRIu64
 		    "(%s) warmup iters: %u iters: %u agg iters: %u validation: %u graph: %u "
@@ -229,22 +229,22 @@ int sheet_nccl_head(const struct sheet *sheet, struct buf *out)
 		    request->step_bytes ? "bytes" : "factor", options->warmups, options->iterations,
 		    options->aggregated, request->checks, options->graph, options->unaligned);
 
-	if (result == 0 && options->blocking)
-		result = buf_printf(out,
-				    "# Blocking Enabled: wait for completion%s after each "
-				    "collective\n",
-				    options->blocking == 1 ? " and barrier" : "");
+	if (rc == 0 && options->blocking)
+		rc = buf_printf(out,
+				"# Blocking Enabled: wait for completion%s after each "
+				"collective\n",
+				options->blocking == 1 ? " and barrier" : "");
 
-	if (result == 0 && options->per_iteration)
-		result = buf_add_text(out, "# Per-Iteration Report: i_* are of the slowest rank of "
-					   "each operation, timed alone\n");
-	if (result == 0 && sheet_is_simulated(sheet))
-		result = buf_add_text(out, "# Simulated: the times are those of this machine's "
-					   "processors, of no GPU\n");
-	if (result == 0)
-		result = buf_add_text(out, "#\n");
+	if (rc == 0 && options->per_iteration)
+		rc = buf_add_text(out, "# Per-Iteration Report: i_* are of the slowest rank of "
+				       "each operation, timed alone\n");
+	if (rc == 0 && sheet_is_simulated(sheet))
+		rc = buf_add_text(out, "# Simulated: the times are those of this machine's "
+				       "processors, of no GPU\n");
+	if (rc == 0)
+		rc = buf_add_text(out, "#\n");
 
-	return result < 0 ? result : sheet_nccl_members(sheet, out);
+	return rc < 0 ? rc : sheet_nccl_members(sheet, out);
 }
 
 /* One line of the header: what stands over the columns before the two groups, and within a group.
@@ -260,17 +260,17 @@ static int sheet_nccl_header(const struct sheet *sheet, const struct sheet_heade
 {
 	bool is_spread = sheet->request->options.per_iteration > 0;
 	int width = sheet->request->options.timestamps ? SHEET_HEAD_STAMP_WIDTH : 0;
-	int result = buf_printf(out, "# %10s  %12s  %8s  %6s  %6s", line->size, line->count,
-				line->type, line->redop, line->root);
+	int rc = buf_printf(out, "# %10s  %12s  %8s  %6s  %6s", line->size, line->count, line->type,
+			    line->redop, line->root);
 
-	for (int group = 0; result == 0 && group < 2; group++) {
-		result = buf_printf(out, "  %7s  %6s  %6s  %6s", line->time, line->algbw,
-				    line->busbw, line->wrong);
-		for (int i = 0; result == 0 && is_spread && i < 4; i++)
-			result = buf_printf(out, "  %7s", line->spread[i]);
+	for (int group = 0; rc == 0 && group < 2; group++) {
+		rc = buf_printf(out, "  %7s  %6s  %6s  %6s", line->time, line->algbw, line->busbw,
+				line->wrong);
+		for (int i = 0; rc == 0 && is_spread && i < 4; i++)
+			rc = buf_printf(out, "  %7s", line->spread[i]);
 	}
 
-	return result < 0 ? result : buf_printf(out, " %*s\n", width, width ? stamp : "");
+	return rc < 0 ? rc : buf_printf(out, " %*s\n", width, width ? stamp : "");
 }
 
 int sheet_nccl_columns(const struct sheet *sheet, enum collective_op op, struct buf *out)
@@ -281,23 +281,23 @@ int sheet_nccl_columns(const struct sheet *sheet, enum collective_op op, struct 
 	static const struct sheet_header units = {
 	    "(B)",  "(elements)", "",	    "", "",
 	    "(us)", "(GB/s)",	  "(GB/s)", "", {"(us)", "(us)", "(us)", "(%)"}};
-	int result =
+	int rc =
 	    buf_printf(out, "#\n# Collective test starting: %s\n#\n", collective_op_to_string(op));
-	if (result == 0 && sheet->request->options.per_iteration)
-		result = buf_printf(out,
-				    "# %10s  %12s  %8s  %6s  %6s              out-of-place (+ "
-				    "per-iteration)%32sin-place (+ per-iteration)\n",
-				    "", "", "", "", "", "");
-	else if (result == 0)
-		result = buf_printf(out,
-				    "# %10s  %12s  %8s  %6s  %6s           out-of-place"
-				    "                       in-place          \n",
-				    "", "", "", "", "");
+	if (rc == 0 && sheet->request->options.per_iteration)
+		rc = buf_printf(out,
+				"# %10s  %12s  %8s  %6s  %6s              out-of-place (+ "
+				"per-iteration)%32sin-place (+ per-iteration)\n",
+				"", "", "", "", "", "");
+	else if (rc == 0)
+		rc = buf_printf(out,
+				"# %10s  %12s  %8s  %6s  %6s           out-of-place"
+				"                       in-place          \n",
+				"", "", "", "", "");
 
-	if (result == 0)
-		result = sheet_nccl_header(sheet, &names, "timestamp", out);
+	if (rc == 0)
+		rc = sheet_nccl_header(sheet, &names, "timestamp", out);
 
-	return result < 0 ? result : sheet_nccl_header(sheet, &units, "%Y-%m-%d %H:%M:%S", out);
+	return rc < 0 ? rc : sheet_nccl_header(sheet, &units, "%Y-%m-%d %H:%M:%S", out);
 }
 
 static int sheet_nccl_side(const struct sheet *sheet, const struct measure_row *row,
@@ -313,15 +313,15 @@ static int sheet_nccl_side(const struct sheet *sheet, const struct measure_row *
 	sheet_number(collective_busbw(plan->op, &plan->shape, sheet->ranks, time), SHEET_RATE_WIDTH,
 		     text[2]);
 
-	int result = buf_printf(out, "  %s  %s  %s", text[0], text[1], text[2]);
-	if (result == 0 && side->is_there && side->is_checked)
-		result = buf_printf(out, "  %6g",
-				    (double)(side->wrong ? side->wrong : side->is_guard_hurt));
-	else if (result == 0)
-		result = buf_add_text(out, "    N/A");
+	int rc = buf_printf(out, "  %s  %s  %s", text[0], text[1], text[2]);
+	if (rc == 0 && side->is_there && side->is_checked)
+		rc = buf_printf(out, "  %6g",
+				(double)(side->wrong ? side->wrong : side->is_guard_hurt));
+	else if (rc == 0)
+		rc = buf_add_text(out, "    N/A");
 
-	if (result < 0 || !options->per_iteration)
-		return result;
+	if (rc < 0 || !options->per_iteration)
+		return rc;
 
 	struct sheet_spread spread;
 	if (!sheet_spread(side, sheet->ranks, options->skip, &spread))
@@ -344,18 +344,18 @@ int sheet_nccl_row(const struct sheet *sheet, const struct measure_row *row, con
 {
 	const struct measure_plan *plan = &row->plan;
 	int64_t root = collective_op_has_root(plan->op) ? (int64_t)plan->root : -1;
-	int result = buf_printf(out, "%12" PRIu64 "  %12" PRIu64 "  %8s  %6s  %6" PRId64,
-				plan->shape.bytes, plan->shape.shown_count,
-				collective_type_to_string(plan->type), sheet_redop(plan), root);
-	if (result == 0)
-		result = sheet_nccl_side(sheet, row, &row->out_of_place, out);
+	int rc = buf_printf(out, "%12" PRIu64 "  %12" PRIu64 "  %8s  %6s  %6" PRId64,
+			    plan->shape.bytes, plan->shape.shown_count,
+			    collective_type_to_string(plan->type), sheet_redop(plan), root);
+	if (rc == 0)
+		rc = sheet_nccl_side(sheet, row, &row->out_of_place, out);
 
-	if (result == 0)
-		result = sheet_nccl_side(sheet, row, &row->in_place, out);
-	if (result == 0 && sheet->request->options.timestamps)
-		result = buf_printf(out, "%*s", SHEET_STAMP_WIDTH, stamp ? stamp : "");
+	if (rc == 0)
+		rc = sheet_nccl_side(sheet, row, &row->in_place, out);
+	if (rc == 0 && sheet->request->options.timestamps)
+		rc = buf_printf(out, "%*s", SHEET_STAMP_WIDTH, stamp ? stamp : "");
 
-	return result < 0 ? result : buf_add_text(out, "\n");
+	return rc < 0 ? rc : buf_add_text(out, "\n");
 }
 
 static const char *sheet_nccl_word(const char *okay)
@@ -367,24 +367,24 @@ int sheet_nccl_foot(const struct sheet *sheet, struct buf *out)
 {
 	const char *okay = sheet_elements_okay(sheet);
 	const char *verdict = sheet_nccl_word(sheet_average_okay(sheet));
-	int result = 0;
+	int rc = 0;
 
 	if (sheet->failure)
-		result = buf_printf(out, "# %-20s : %s\n", "Ended early", sheet->failure);
+		rc = buf_printf(out, "# %-20s : %s\n", "Ended early", sheet->failure);
 
-	if (result == 0 && okay == sheet_unchecked)
-		result = buf_printf(out, "# %-20s : N/A\n", "Out of bounds values");
-	else if (result == 0)
-		result = buf_printf(out, "# %-20s : %" PRIu64 " %s\n", "Out of bounds values",
-				    sheet->wrong_sides, sheet_nccl_word(okay));
+	if (rc == 0 && okay == sheet_unchecked)
+		rc = buf_printf(out, "# %-20s : N/A\n", "Out of bounds values");
+	else if (rc == 0)
+		rc = buf_printf(out, "# %-20s : %" PRIu64 " %s\n", "Out of bounds values",
+				sheet->wrong_sides, sheet_nccl_word(okay));
 
-	if (result == 0 && sheet->busbw_count)
-		result = buf_printf(out, "# %-20s : %g %s\n", "Avg bus bandwidth",
-				    sheet_average(sheet), verdict);
-	else if (result == 0)
-		result = buf_printf(out, "# %-20s : N/A %s\n", "Avg bus bandwidth", verdict);
+	if (rc == 0 && sheet->busbw_count)
+		rc = buf_printf(out, "# %-20s : %g %s\n", "Avg bus bandwidth", sheet_average(sheet),
+				verdict);
+	else if (rc == 0)
+		rc = buf_printf(out, "# %-20s : N/A %s\n", "Avg bus bandwidth", verdict);
 
-	return result < 0 ? result : buf_add_text(out, "#\n");
+	return rc < 0 ? rc : buf_add_text(out, "#\n");
 }
 
 /* --- for people ------------------------------------------------------------------------------- */
@@ -392,24 +392,24 @@ int sheet_nccl_foot(const struct sheet *sheet, struct buf *out)
 int sheet_text_columns(const struct sheet *sheet, enum collective_op op, struct buf *out)
 {
 	const char *group = "   stream    alone   algbw   busbw   wrong";
-	int result = buf_printf(out, "\n%s, %u ranks, %s%s\n", collective_op_to_string(op),
-				sheet->ranks, sheet->backend,
-				sheet_is_simulated(sheet)
-				    ? ", simulated: the times are those of processors, of no GPU"
-				    : "");
-	if (result == 0)
-		result = buf_printf(out, "%40s  %-43s  %s\n", "", "  out of place", "  in place");
-	if (result == 0)
-		result = buf_printf(out, "%14s  %8s  %6s  %6s  %s  %s\n", "size", "type", "redop",
-				    "root", group, group);
+	int rc = buf_printf(out, "\n%s, %u ranks, %s%s\n", collective_op_to_string(op),
+			    sheet->ranks, sheet->backend,
+			    sheet_is_simulated(sheet)
+				? ", simulated: the times are those of processors, of no GPU"
+				: "");
+	if (rc == 0)
+		rc = buf_printf(out, "%40s  %-43s  %s\n", "", "  out of place", "  in place");
+	if (rc == 0)
+		rc = buf_printf(out, "%14s  %8s  %6s  %6s  %s  %s\n", "size", "type", "redop",
+				"root", group, group);
 
-	if (result == 0)
-		result = buf_printf(out, "%14s  %8s  %6s  %6s", "B", "", "", "");
+	if (rc == 0)
+		rc = buf_printf(out, "%14s  %8s  %6s  %6s", "B", "", "", "");
 
-	for (int i = 0; result == 0 && i < 2; i++)
-		result = buf_add_text(out, "         us       us    GB/s    GB/s        ");
+	for (int i = 0; rc == 0 && i < 2; i++)
+		rc = buf_add_text(out, "         us       us    GB/s    GB/s        ");
 
-	return result < 0 ? result : buf_add_text(out, "\n");
+	return rc < 0 ? rc : buf_add_text(out, "\n");
 }
 
 static int sheet_text_side(const struct sheet *sheet, const struct measure_row *row,
@@ -429,9 +429,9 @@ static int sheet_text_side(const struct sheet *sheet, const struct measure_row *
 	sheet_number(collective_busbw(plan->op, &plan->shape, sheet->ranks, time), SHEET_RATE_WIDTH,
 		     busbw);
 
-	int result = buf_printf(out, "    %s  %s  %s  %s", stream, alone, algbw, busbw);
-	if (result < 0)
-		return result;
+	int rc = buf_printf(out, "    %s  %s  %s  %s", stream, alone, algbw, busbw);
+	if (rc < 0)
+		return rc;
 	if (!side->is_checked)
 		return buf_printf(out, "  %6s", "-");
 
@@ -447,24 +447,24 @@ int sheet_text_row(const struct sheet *sheet, const struct measure_row *row, con
 	if (collective_op_has_root(plan->op))
 		(void)snprintf(root, sizeof(root), "%u", plan->root);
 
-	int result = buf_printf(out, "%14" PRIu64 "  %8s  %6s  %6s", plan->shape.bytes,
-				collective_type_to_string(plan->type),
-				collective_op_reduces(plan->op) ? sheet_redop(plan) : "-", root);
-	if (result == 0)
-		result = sheet_text_side(sheet, row, &row->out_of_place, out);
-	if (result == 0)
-		result = sheet_text_side(sheet, row, &row->in_place, out);
-	if (result == 0 && sheet->request->options.timestamps)
-		result = buf_printf(out, "  %s", stamp ? stamp : "");
+	int rc = buf_printf(out, "%14" PRIu64 "  %8s  %6s  %6s", plan->shape.bytes,
+			    collective_type_to_string(plan->type),
+			    collective_op_reduces(plan->op) ? sheet_redop(plan) : "-", root);
+	if (rc == 0)
+		rc = sheet_text_side(sheet, row, &row->out_of_place, out);
+	if (rc == 0)
+		rc = sheet_text_side(sheet, row, &row->in_place, out);
+	if (rc == 0 && sheet->request->options.timestamps)
+		rc = buf_printf(out, "  %s", stamp ? stamp : "");
 
-	return result < 0 ? result : buf_add_text(out, "\n");
+	return rc < 0 ? rc : buf_add_text(out, "\n");
 }
 
 int sheet_text_foot(const struct sheet *sheet, struct buf *out)
 {
-	int result = buf_add_text(out, "\n");
+	int rc = buf_add_text(out, "\n");
 
-	for (int i = 0; result == 0 && i < COLLECTIVE_OP_COUNT; i++) {
+	for (int i = 0; rc == 0 && i < COLLECTIVE_OP_COUNT; i++) {
 		const struct sheet_op *op = &sheet->ops[i];
 		char peak[SHEET_NUMBER_MAX], latency[SHEET_NUMBER_MAX];
 
@@ -473,22 +473,21 @@ int sheet_text_foot(const struct sheet *sheet, struct buf *out)
 
 		sheet_number(op->peak_busbw, SHEET_TIME_WIDTH, peak);
 		sheet_number(op->latency_us, SHEET_TIME_WIDTH, latency);
-		result = buf_printf(out, "%-14s  peak bus bandwidth %s GB/s",
-				    collective_op_to_string(i), peak);
-		if (result == 0 && op->smallest_bytes <= SHEET_LATENCY_BYTES)
-			result = buf_printf(out, ", latency %s us at %" PRIu64 " B", latency,
-					    op->smallest_bytes);
+		rc = buf_printf(out, "%-14s  peak bus bandwidth %s GB/s",
+				collective_op_to_string(i), peak);
+		if (rc == 0 && op->smallest_bytes <= SHEET_LATENCY_BYTES)
+			rc = buf_printf(out, ", latency %s us at %" PRIu64 " B", latency,
+					op->smallest_bytes);
 
-		if (result == 0)
-			result = buf_add_text(out, "\n");
+		if (rc == 0)
+			rc = buf_add_text(out, "\n");
 	}
 
-	if (result == 0 && sheet->wrong_sides)
-		result =
-		    buf_printf(out, "WRONG RESULTS in %" PRIu64 " columns\n", sheet->wrong_sides);
-	else if (result == 0 && sheet->checked_sides && !sheet->failure)
-		result = buf_add_text(out, "every element of every result was checked: none is "
-					   "wrong\n");
+	if (rc == 0 && sheet->wrong_sides)
+		rc = buf_printf(out, "WRONG RESULTS in %" PRIu64 " columns\n", sheet->wrong_sides);
+	else if (rc == 0 && sheet->checked_sides && !sheet->failure)
+		rc = buf_add_text(out, "every element of every result was checked: none is "
+				       "wrong\n");
 
-	return result;
+	return rc;
 }

@@ -46,9 +46,9 @@ static void *driver_symbol(const struct driver *driver, const struct driver_row 
 	bool is_exported_only =
 	    strcmp(row->name, "cuGetProcAddress") == 0 || text_starts_with(row->name, "sim");
 	if (driver->resolve == DRIVER_BY_GETPROCADDRESS && !is_exported_only) {
-		int result = driver->call.cuGetProcAddress(row->name, &found, DRIVER_ASKED_VERSION,
-							   0, &status);
-		return result == CUDA_OK ? found : NULL;
+		int rc = driver->call.cuGetProcAddress(row->name, &found, DRIVER_ASKED_VERSION, 0,
+						       &status);
+		return rc == CUDA_OK ? found : NULL;
 	}
 
 	return dlsym(driver->library, row->export);
@@ -99,21 +99,21 @@ int driver_open(const char *path, enum driver_resolve resolve, struct driver *ou
 			       driver.path, said ? said : "no reason given");
 	}
 
-	int result = driver_resolve_all(&driver, err);
-	if (result == 0) {
+	int rc = driver_resolve_all(&driver, err);
+	if (rc == 0) {
 		driver.is_initialised = true;
 		int said = driver.call.cuInit(0);
 		if (said == CUDA_OK)
 			said = driver.call.cuDriverGetVersion(&driver.version);
 		if (said != CUDA_OK) {
 			(void)driver_fail(&driver, said, err, "'%s': cuInit", driver.path);
-			result = -ENODEV;
+			rc = -ENODEV;
 		}
 	}
 
-	if (result < 0) {
+	if (rc < 0) {
 		driver_close(&driver);
-		return result;
+		return rc;
 	}
 
 	*out = driver;
@@ -167,9 +167,9 @@ const char *driver_hint(int result)
 	return NULL;
 }
 
-static int driver_errno(int result)
+static int driver_errno(int rc)
 {
-	switch (result) {
+	switch (rc) {
 	case CUDA_OUT_OF_MEMORY:
 		return -ENOMEM;
 	case CUDA_NOT_INITIALIZED:
@@ -227,29 +227,28 @@ static int driver_describe(const struct driver *driver, uint32_t ordinal, struct
 	struct driver_device device = {.ordinal = ordinal, .is_simulated = driver->is_simulated};
 	struct cuda_uuid uuid = {0};
 	size_t bytes = 0;
-	int result = call->cuDeviceGet(&device.device, (int)ordinal);
-	if (result == CUDA_OK)
-		result = call->cuDeviceGetName(device.name, sizeof(device.name), device.device);
+	int rc = call->cuDeviceGet(&device.device, (int)ordinal);
+	if (rc == CUDA_OK)
+		rc = call->cuDeviceGetName(device.name, sizeof(device.name), device.device);
 
-	if (result == CUDA_OK)
-		result = call->cuDeviceGetUuid(&uuid, device.device);
-	if (result == CUDA_OK)
-		result =
-		    call->cuDeviceGetPCIBusId(device.bus_id, sizeof(device.bus_id), device.device);
-	if (result == CUDA_OK)
-		result = call->cuDeviceGetAttribute(&device.cc_major, CUDA_ATTRIBUTE_CC_MAJOR,
-						    device.device);
-	if (result == CUDA_OK)
-		result = call->cuDeviceGetAttribute(&device.cc_minor, CUDA_ATTRIBUTE_CC_MINOR,
-						    device.device);
+	if (rc == CUDA_OK)
+		rc = call->cuDeviceGetUuid(&uuid, device.device);
+	if (rc == CUDA_OK)
+		rc = call->cuDeviceGetPCIBusId(device.bus_id, sizeof(device.bus_id), device.device);
+	if (rc == CUDA_OK)
+		rc = call->cuDeviceGetAttribute(&device.cc_major, CUDA_ATTRIBUTE_CC_MAJOR,
+						device.device);
+	if (rc == CUDA_OK)
+		rc = call->cuDeviceGetAttribute(&device.cc_minor, CUDA_ATTRIBUTE_CC_MINOR,
+						device.device);
 
-	if (result == CUDA_OK)
-		result = call->cuDeviceGetAttribute(&device.sm_count, CUDA_ATTRIBUTE_SM_COUNT,
-						    device.device);
-	if (result == CUDA_OK)
-		result = call->cuDeviceTotalMem(&bytes, device.device);
-	if (result != CUDA_OK)
-		return driver_fail(driver, result, err, "reading GPU %u", ordinal);
+	if (rc == CUDA_OK)
+		rc = call->cuDeviceGetAttribute(&device.sm_count, CUDA_ATTRIBUTE_SM_COUNT,
+						device.device);
+	if (rc == CUDA_OK)
+		rc = call->cuDeviceTotalMem(&bytes, device.device);
+	if (rc != CUDA_OK)
+		return driver_fail(driver, rc, err, "reading GPU %u", ordinal);
 
 	device.name[sizeof(device.name) - 1] = '\0';
 	device.bus_id[sizeof(device.bus_id) - 1] = '\0';
@@ -264,19 +263,19 @@ int driver_devices(const struct driver *driver, struct driver_device out[DRIVER_
 		   uint32_t *out_count, struct err *err)
 {
 	int count = 0;
-	int result = driver->call.cuDeviceGetCount(&count);
-	if (result == CUDA_OK && count <= 0)
-		result = CUDA_NO_DEVICE;
-	if (result != CUDA_OK)
-		return driver_fail(driver, result, err, "'%s': counting GPUs", driver->path);
+	int rc = driver->call.cuDeviceGetCount(&count);
+	if (rc == CUDA_OK && count <= 0)
+		rc = CUDA_NO_DEVICE;
+	if (rc != CUDA_OK)
+		return driver_fail(driver, rc, err, "'%s': counting GPUs", driver->path);
 
 	if (count > DRIVER_DEVICES_MAX)
 		return err_set(err, -E2BIG, "%d GPUs: more than %d", count, DRIVER_DEVICES_MAX);
 
 	for (int i = 0; i < count; i++) {
-		result = driver_describe(driver, (uint32_t)i, &out[i], err);
-		if (result < 0)
-			return result;
+		rc = driver_describe(driver, (uint32_t)i, &out[i], err);
+		if (rc < 0)
+			return rc;
 	}
 
 	*out_count = (uint32_t)count;
@@ -300,9 +299,9 @@ int driver_find_device(const struct driver *driver, const char *name, struct dri
 	char list[DRIVER_LIST_MAX] = "";
 	uint32_t count = 0, matches = 0, match = 0;
 	uint64_t number;
-	int result = driver_devices(driver, devices, &count, err);
-	if (result < 0)
-		return result;
+	int rc = driver_devices(driver, devices, &count, err);
+	if (rc < 0)
+		return rc;
 
 	if (parse_u64(name, 0, DRIVER_DEVICES_MAX, &number) == 0 && number < count) {
 		*out = devices[number];

@@ -70,11 +70,11 @@ int kernels_load_text(const struct driver *driver, enum kernel_text text, char *
 		log[0] = '\0';
 
 	uint64_t start = driver_now_ns(driver);
-	int result = driver->call.cuModuleLoadDataEx(&module, kernel_text(text, &bytes),
-						     JIT_OPTIONS, options, values);
-	if (result != CUDA_OK) {
+	int rc = driver->call.cuModuleLoadDataEx(&module, kernel_text(text, &bytes), JIT_OPTIONS,
+						 options, values);
+	if (rc != CUDA_OK) {
 		/* The beginning; the rest is in `log`. */
-		(void)driver_fail(driver, result, err, "loading the kernels (text %s)%s%.200s",
+		(void)driver_fail(driver, rc, err, "loading the kernels (text %s)%s%.200s",
 				  kernel_text_to_string(text), said[0] ? ": " : "", said);
 		return -EIO;
 	}
@@ -88,8 +88,8 @@ int kernels_load(const struct driver *driver, const struct driver_device *device
 		 uint32_t log_bytes, struct kernels *out, struct err *err)
 {
 	enum kernel_text text = KERNEL_TEXT_COUNT;
-	int result = kernel_text_for(device->cc_major, device->cc_minor, &text, err);
-	if (result < 0)
+	int rc = kernel_text_for(device->cc_major, device->cc_minor, &text, err);
+	if (rc < 0)
 		return err_wrap(err, "%s %s", device->name, device->uuid);
 	return kernels_load_text(driver, text, log, log_bytes, out, err);
 }
@@ -104,10 +104,10 @@ void kernels_unload(const struct driver *driver, struct kernels *kernels)
 int kernels_find(const struct driver *driver, const struct kernels *kernels, const char *name,
 		 struct cuda_function **out, struct err *err)
 {
-	int result = driver->call.cuModuleGetFunction(out, kernels->module, name);
-	if (result == CUDA_OK)
+	int rc = driver->call.cuModuleGetFunction(out, kernels->module, name);
+	if (rc == CUDA_OK)
 		return 0;
-	(void)driver_fail(driver, result, err, "finding kernel '%s' in text %s", name,
+	(void)driver_fail(driver, rc, err, "finding kernel '%s' in text %s", name,
 			  kernel_text_to_string(kernels->text));
 	return -ENOENT;
 }

@@ -94,10 +94,10 @@ static void *load_watch_main(void *context)
 		uint64_t until = clock_now_ns(&(struct clock){0}) + self->plan->stall_ns;
 		struct timespec at = {.tv_sec = (time_t)(until / CLOCK_NS_PER_S),
 				      .tv_nsec = (long)(until % CLOCK_NS_PER_S)};
-		int result = pthread_cond_timedwait(&self->watch_wake, &self->watch_lock, &at);
+		int rc = pthread_cond_timedwait(&self->watch_wake, &self->watch_lock, &at);
 		uint_fast64_t now = atomic_load(&self->beats);
 
-		is_stalled = result == ETIMEDOUT && now == seen && !self->watch_ends;
+		is_stalled = rc == ETIMEDOUT && now == seen && !self->watch_ends;
 		seen = now;
 	}
 
@@ -119,9 +119,9 @@ static int load_watch_start(struct load_session *self, struct err *err)
 	(void)pthread_cond_init(&self->watch_wake, &attributes);
 	(void)pthread_condattr_destroy(&attributes);
 
-	int result = pthread_create(&self->watch, NULL, load_watch_main, self);
-	if (result != 0)
-		return err_set(err, -result, "starting the watch: %s", err_describe(-result));
+	int rc = pthread_create(&self->watch, NULL, load_watch_main, self);
+	if (rc != 0)
+		return err_set(err, -rc, "starting the watch: %s", err_describe(-rc));
 
 	self->is_watched = true;
 	return 0;
@@ -161,8 +161,8 @@ int load_said(struct load_session *self, int result, struct err *err, const char
 
 int load_take(struct load_session *self, size_t bytes, uint64_t *out, struct err *err)
 {
-	int result = self->driver.call.cuMemAlloc(out, bytes);
-	if (result == CUDA_OK)
+	int rc = self->driver.call.cuMemAlloc(out, bytes);
+	if (rc == CUDA_OK)
 		return 0;
 
 	size_t free_bytes = 0, total = 0;
@@ -170,10 +170,10 @@ int load_take(struct load_session *self, size_t bytes, uint64_t *out, struct err
 	self->out->free_bytes = free_bytes;
 	self->out->total_bytes = total;
 
-	if (result == CUDA_OUT_OF_MEMORY)
+	if (rc == CUDA_OUT_OF_MEMORY)
 		self->out->status = LOAD_NO_MEMORY;
 
-	return driver_fail(&self->driver, result, err,
+	return driver_fail(&self->driver, rc, err,
 			   "GPU %u (%s): %zu bytes asked for, %zu of %zu are free: cuMemAlloc",
 			   self->out->device.ordinal, self->out->device.uuid, bytes, free_bytes,
 			   total);
@@ -181,10 +181,10 @@ int load_take(struct load_session *self, size_t bytes, uint64_t *out, struct err
 
 int load_launch(struct load_session *self, const struct load_kernel *kernel, struct err *err)
 {
-	int result = self->driver.call.cuLaunchKernel(
-	    kernel->function, kernel->grid_x, kernel->grid_y, 1, kernel->block, 1, 1, 0,
-	    self->stream, (void **)kernel->parameters, NULL);
-	return load_said(self, result, err, "cuLaunchKernel");
+	int rc = self->driver.call.cuLaunchKernel(kernel->function, kernel->grid_x, kernel->grid_y,
+						  1, kernel->block, 1, 1, 0, self->stream,
+						  (void **)kernel->parameters, NULL);
+	return load_said(self, rc, err, "cuLaunchKernel");
 }
 
 int load_sync(struct load_session *self, struct err *err)
@@ -198,27 +198,27 @@ int load_sync(struct load_session *self, struct err *err)
 static int load_open_stream(struct load_session *self, struct err *err)
 {
 	const struct driver_calls *call = &self->driver.call;
-	int result = call->cuStreamCreate(&self->stream, LOAD_STREAM_NON_BLOCKING);
-	for (size_t i = 0; i < LOAD_QUEUE && result == CUDA_OK; i++) {
-		result = call->cuEventCreate(&self->begin[i], LOAD_EVENT_BLOCKING_SYNC);
-		if (result == CUDA_OK)
-			result = call->cuEventCreate(&self->end[i], LOAD_EVENT_BLOCKING_SYNC);
+	int rc = call->cuStreamCreate(&self->stream, LOAD_STREAM_NON_BLOCKING);
+	for (size_t i = 0; i < LOAD_QUEUE && rc == CUDA_OK; i++) {
+		rc = call->cuEventCreate(&self->begin[i], LOAD_EVENT_BLOCKING_SYNC);
+		if (rc == CUDA_OK)
+			rc = call->cuEventCreate(&self->end[i], LOAD_EVENT_BLOCKING_SYNC);
 	}
 
-	return load_said(self, result, err, "making a stream and its events");
+	return load_said(self, rc, err, "making a stream and its events");
 }
 
 static int load_open_context(struct load_session *self, struct err *err)
 {
 	struct load_summary *out = self->out;
 	uint64_t start = clock_now_ns(&(struct clock){0});
-	int result = self->driver.call.cuDevicePrimaryCtxRetain(&self->context, out->device.device);
+	int rc = self->driver.call.cuDevicePrimaryCtxRetain(&self->context, out->device.device);
 
-	self->has_context = result == CUDA_OK;
-	if (result == CUDA_OK)
-		result = self->driver.call.cuCtxSetCurrent(self->context);
-	if (result != CUDA_OK)
-		return load_said(self, result, err, "making a context");
+	self->has_context = rc == CUDA_OK;
+	if (rc == CUDA_OK)
+		rc = self->driver.call.cuCtxSetCurrent(self->context);
+	if (rc != CUDA_OK)
+		return load_said(self, rc, err, "making a context");
 
 	out->context_ns = clock_now_ns(&(struct clock){0}) - start;
 	return 0;
@@ -233,38 +233,38 @@ static int load_open(struct load_session *self, struct err *err)
 	out->status = LOAD_NO_GPU;
 	self->opened_ns = clock_now_ns(&(struct clock){0});
 
-	int result = load_watch_start(self, err); /* of cuInit, too */
-	if (result == 0)
-		result = driver_open(plan->library, plan->resolve, &self->driver, err);
-	if (result < 0)
-		return result;
+	int rc = load_watch_start(self, err); /* of cuInit, too */
+	if (rc == 0)
+		rc = driver_open(plan->library, plan->resolve, &self->driver, err);
+	if (rc < 0)
+		return rc;
 
 	load_beat(self);
 	(void)snprintf(out->library, sizeof(out->library), "%s", self->driver.path);
 	out->driver_version = self->driver.version;
 	out->is_simulated = self->driver.is_simulated;
-	result =
+	rc =
 	    driver_find_device(&self->driver, plan->device ? plan->device : "0", &out->device, err);
-	if (result == 0)
-		result = kernel_text_for(out->device.cc_major, out->device.cc_minor, &text, err);
+	if (rc == 0)
+		rc = kernel_text_for(out->device.cc_major, out->device.cc_minor, &text, err);
 
-	if (result == 0)
-		result = load_open_context(self, err);
-	if (result < 0)
-		return result;
+	if (rc == 0)
+		rc = load_open_context(self, err);
+	if (rc < 0)
+		return rc;
 	if (plan->text >= 0)
 		text = (enum kernel_text)plan->text;
-	result =
+	rc =
 	    kernels_load_text(&self->driver, text, out->log, sizeof(out->log), &self->kernels, err);
 	out->text = text;
 	out->load_ns = self->kernels.load_ns;
 
-	if (result == 0)
-		result = load_open_stream(self, err);
-	if (result == 0)
+	if (rc == 0)
+		rc = load_open_stream(self, err);
+	if (rc == 0)
 		readings_open(&out->readings, out->device.uuid);
 
-	return result;
+	return rc;
 }
 
 static void load_close(struct load_session *self)
@@ -309,9 +309,9 @@ static int load_barrier_read(const struct load_session *self, uint32_t *out_coun
 	*out_count = 0;
 	*out_latest = 0;
 
-	int result = file_read(path, &text, err);
-	if (result < 0)
-		return result;
+	int rc = file_read(path, &text, err);
+	if (rc < 0)
+		return rc;
 
 	for (const char *line = buf_text(&text), *end; (end = strchr(line, '\n')); line = end + 1) {
 		uint64_t came;
@@ -369,21 +369,21 @@ static int load_barrier(struct load_session *self, struct err *err)
 	uint32_t count = 0;
 
 	self->out->status = LOAD_ALONE;
-	int result = load_barrier_come(self, err);
+	int rc = load_barrier_come(self, err);
 
-	while (result == 0 && count < plan->tenants) {
-		result = load_barrier_read(self, &count, &latest, err);
-		if (result == 0 && load_is_stopped(self))
-			result = err_set(err, -EINTR, "interrupted");
-		if (result == 0 && count < plan->tenants && clock_now_ns(&real) > deadline)
-			result = err_set(err, -ETIMEDOUT, "barrier '%s': %u of %u came within 60 s",
-					 plan->barrier, count, plan->tenants);
-		if (result == 0 && count < plan->tenants)
+	while (rc == 0 && count < plan->tenants) {
+		rc = load_barrier_read(self, &count, &latest, err);
+		if (rc == 0 && load_is_stopped(self))
+			rc = err_set(err, -EINTR, "interrupted");
+		if (rc == 0 && count < plan->tenants && clock_now_ns(&real) > deadline)
+			rc = err_set(err, -ETIMEDOUT, "barrier '%s': %u of %u came within 60 s",
+				     plan->barrier, count, plan->tenants);
+		if (rc == 0 && count < plan->tenants)
 			load_wait_a_little(self);
 	}
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	uint64_t now = driver_now_ns(&self->driver);
 
@@ -402,23 +402,23 @@ int load_meet(struct load_session *self, struct err *err)
 
 	out->start_ns = driver_now_ns(&self->driver);
 	int64_t start_at = (int64_t)plan->start_at * (int64_t)CLOCK_NS_PER_S;
-	int result = plan->barrier ? load_barrier(self, err) : 0;
+	int rc = plan->barrier ? load_barrier(self, err) : 0;
 
 	if (plan->start_at && clock_unix_ns() > start_at) {
 		out->status = LOAD_ALONE;
-		result = err_set(err, -ETIMEDOUT, "--start-at has passed %" PRId64 " ms ago",
-				 (clock_unix_ns() - start_at) / (int64_t)CLOCK_NS_PER_MS);
+		rc = err_set(err, -ETIMEDOUT, "--start-at has passed %" PRId64 " ms ago",
+			     (clock_unix_ns() - start_at) / (int64_t)CLOCK_NS_PER_MS);
 	}
 
-	while (result == 0 && plan->start_at && clock_unix_ns() < start_at) {
+	while (rc == 0 && plan->start_at && clock_unix_ns() < start_at) {
 		if (load_is_stopped(self))
-			result = err_set(err, -EINTR, "interrupted");
+			rc = err_set(err, -EINTR, "interrupted");
 		load_wait_a_little(self);
 		out->start_ns = driver_now_ns(&self->driver);
 	}
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	driver_wait_until(&self->driver, out->start_ns);
 	out->start_unix = (double)clock_unix_ns() / 1e9;
@@ -462,41 +462,41 @@ static int load_run_mode(struct load_session *self, struct err *err)
 	    [LOAD_LC] = load_run_lc,	   [LOAD_ALLOC] = load_run_alloc,
 	    [LOAD_RULER] = load_run_ruler};
 	uint64_t cpu = load_cpu_ns(), real = clock_now_ns(&(struct clock){0});
-	int result = runs[self->plan->mode](self, err);
+	int rc = runs[self->plan->mode](self, err);
 	uint64_t took = clock_now_ns(&(struct clock){0}) - real;
 
 	self->out->host_cpu = took > 0 ? (double)(load_cpu_ns() - cpu) / (double)took : 0;
-	return result;
+	return rc;
 }
 
 int load_run(const struct load_plan *plan, struct load_summary *out, struct err *err)
 {
 	memset(out, 0, sizeof(*out));
 	_cleanup_free_ struct load_session *self = calloc(1, sizeof(*self));
-	int result = load_plan_check(plan, err);
-	if (result < 0 || !self) {
+	int rc = load_plan_check(plan, err);
+	if (rc < 0 || !self) {
 		out->status = self ? LOAD_REFUSED : LOAD_WRONG;
-		return self ? result : err_set(err, -ENOMEM, "no memory");
+		return self ? rc : err_set(err, -ENOMEM, "no memory");
 	}
 
 	self->plan = plan;
 	self->out = out;
 	self->random.state = plan->seed;
-	result = load_open(self, err);
-	if (result == 0) {
+	rc = load_open(self, err);
+	if (rc == 0) {
 		out->status = LOAD_WRONG;
-		result = load_prepare(self, err);
+		rc = load_prepare(self, err);
 	}
 
-	if (result == 0)
-		result = load_meet(self, err);
-	if (result == 0)
-		result = load_run_mode(self, err);
-	if (result == 0)
-		result = load_verify_end(self, err);
-	if (result == 0)
+	if (rc == 0)
+		rc = load_meet(self, err);
+	if (rc == 0)
+		rc = load_run_mode(self, err);
+	if (rc == 0)
+		rc = load_verify_end(self, err);
+	if (rc == 0)
 		out->status = LOAD_OK;
 	load_close(self);
 
-	return result;
+	return rc;
 }

@@ -45,8 +45,8 @@ static int alloc_pitch(struct load_session *self, size_t bytes, uint64_t *out)
 
 static int alloc_async(struct load_session *self, size_t bytes, uint64_t *out)
 {
-	int result = self->driver.call.cuMemAllocAsync(out, bytes, self->stream);
-	return result == CUDA_OK ? self->driver.call.cuStreamSynchronize(self->stream) : result;
+	int rc = self->driver.call.cuMemAllocAsync(out, bytes, self->stream);
+	return rc == CUDA_OK ? self->driver.call.cuStreamSynchronize(self->stream) : rc;
 }
 
 static int alloc_create(struct load_session *self, size_t bytes, uint64_t *out)
@@ -55,9 +55,9 @@ static int alloc_create(struct load_session *self, size_t bytes, uint64_t *out)
 					  .location_type = ALLOC_DEVICE,
 					  .location_id = self->out->device.device};
 	unsigned long long handle = 0;
-	int result = self->driver.call.cuMemCreate(&handle, bytes, &property, 0);
+	int rc = self->driver.call.cuMemCreate(&handle, bytes, &property, 0);
 	*out = handle;
-	return result;
+	return rc;
 }
 
 static int alloc_free(struct load_session *self, uint64_t address)
@@ -134,14 +134,14 @@ static int alloc_walk(struct load_session *self, const struct alloc_way *way, ui
 		       : name		     ? name
 					     : "CUDA error");
 
-	int result = 0;
+	int rc = 0;
 	while (count > 0) {
 		int said = way->give(self, addresses[--count]);
-		if (result == 0)
-			result = load_said(self, said, err, way->name);
+		if (rc == 0)
+			rc = load_said(self, said, err, way->name);
 	}
 
-	return result == 0 ? load_sync(self, err) : result;
+	return rc == 0 ? load_sync(self, err) : rc;
 }
 
 int load_run_alloc(struct load_session *self, struct err *err)
@@ -149,17 +149,17 @@ int load_run_alloc(struct load_session *self, struct err *err)
 	struct load_summary *out = self->out;
 	size_t free_bytes = 0, total = 0;
 	_cleanup_free_ uint64_t *addresses = calloc(ALLOC_PIECES_MAX, sizeof(*addresses));
-	int result = load_said(self, self->driver.call.cuMemGetInfo(&free_bytes, &total), err,
-			       "cuMemGetInfo");
-	if (result < 0 || !addresses)
-		return result < 0 ? result : err_set(err, -ENOMEM, "no memory");
+	int rc = load_said(self, self->driver.call.cuMemGetInfo(&free_bytes, &total), err,
+			   "cuMemGetInfo");
+	if (rc < 0 || !addresses)
+		return rc < 0 ? rc : err_set(err, -ENOMEM, "no memory");
 
 	uint64_t target =
 	    self->plan->target_bytes ? self->plan->target_bytes : (uint64_t)free_bytes / 10 * 9;
 
 	out->free_bytes = free_bytes;
 	out->total_bytes = total;
-	for (size_t i = 0; i < sizeof(alloc_ways) / sizeof(alloc_ways[0]) && result == 0; i++) {
+	for (size_t i = 0; i < sizeof(alloc_ways) / sizeof(alloc_ways[0]) && rc == 0; i++) {
 		const struct alloc_way *way = &alloc_ways[i];
 		if (self->plan->path && strcmp(self->plan->path, way->name) != 0)
 			continue;
@@ -169,16 +169,16 @@ int load_run_alloc(struct load_session *self, struct err *err)
 		path->is_missing =
 		    !alloc_has(self, way->call) || !alloc_has(self, way->second_call);
 		if (!path->is_missing)
-			result = alloc_walk(self, way, target, addresses, path, err);
+			rc = alloc_walk(self, way, target, addresses, path, err);
 	}
 
-	if (result == 0 && out->path_count == 0) {
+	if (rc == 0 && out->path_count == 0) {
 		out->status = LOAD_REFUSED;
-		result = err_set(err, -EINVAL,
-				 "--path '%.40s': cuMemAlloc, cuMemAllocManaged, cuMemAllocPitch, "
-				 "cuMemAllocAsync or cuMemCreate",
-				 self->plan->path);
+		rc = err_set(err, -EINVAL,
+			     "--path '%.40s': cuMemAlloc, cuMemAllocManaged, cuMemAllocPitch, "
+			     "cuMemAllocAsync or cuMemCreate",
+			     self->plan->path);
 	}
 
-	return result;
+	return rc;
 }

@@ -37,10 +37,10 @@ static const struct hgemm_size load_simulated_size = {256, 128, 64};
 static int load_find(struct load_session *self, const char *name, struct load_kernel *kernel,
 		     struct err *err)
 {
-	int result = kernels_find(&self->driver, &self->kernels, name, &kernel->function, err);
-	if (result == 0)
+	int rc = kernels_find(&self->driver, &self->kernels, name, &kernel->function, err);
+	if (rc == 0)
 		load_beat(self);
-	return result;
+	return rc;
 }
 
 /* Fills device memory with random halves of (-1, 1). */
@@ -56,11 +56,11 @@ static int load_fill(struct load_session *self, uint64_t address, size_t bytes, 
 
 	for (size_t at = 0; at < bytes;) {
 		size_t piece = bytes - at < period ? bytes - at : period;
-		int result =
+		int rc =
 		    load_said(self, self->driver.call.cuMemcpyHtoD(address + at, halves, piece),
 			      err, "copying operands");
-		if (result < 0)
-			return result;
+		if (rc < 0)
+			return rc;
 
 		at += piece;
 	}
@@ -102,24 +102,24 @@ static int load_verify_product(struct load_session *self, const struct hgemm_siz
 		uint32_t row = (uint32_t)(stats_random_next(&self->random) % size->m);
 		uint32_t column = (uint32_t)(stats_random_next(&self->random) % size->n);
 		float value = NAN;
-		int result = call->cuMemcpyDtoH(a, self->a + row * row_bytes, row_bytes);
-		if (result == CUDA_OK)
-			result = call->cuMemcpyDtoH(b, self->b + column * row_bytes, row_bytes);
+		int rc = call->cuMemcpyDtoH(a, self->a + row * row_bytes, row_bytes);
+		if (rc == CUDA_OK)
+			rc = call->cuMemcpyDtoH(b, self->b + column * row_bytes, row_bytes);
 
-		if (result == CUDA_OK)
-			result = call->cuMemcpyDtoH(
+		if (rc == CUDA_OK)
+			rc = call->cuMemcpyDtoH(
 			    &value, self->c + ((uint64_t)row * size->n + column) * sizeof(value),
 			    sizeof(value));
 
-		result = load_said(self, result, err, "reading a result");
-		if (result == 0)
-			result = hgemm_check_one(size, row, column, a, b, value, err);
+		rc = load_said(self, rc, err, "reading a result");
+		if (rc == 0)
+			rc = hgemm_check_one(size, row, column, a, b, value, err);
 
-		if (result < 0)
-			return result == -EBADMSG
+		if (rc < 0)
+			return rc == -EBADMSG
 				   ? err_wrap(err, "GPU %u (%s) computes wrongly",
 					      self->out->device.ordinal, self->out->device.uuid)
-				   : result;
+				   : rc;
 	}
 
 	return 0;
@@ -144,27 +144,27 @@ static int load_sum(struct load_session *self, uint64_t words, uint64_t *out, st
 	    .grid_x = LOAD_COMPARE_BLOCKS, .grid_y = 1, .block = LOAD_BURN_BLOCK};
 	uint64_t counts[LOAD_COUNTS] = {0};
 	const struct driver_calls *call = &self->driver.call;
-	int result = self->sums ? 0 : load_take(self, sizeof(counts), &self->sums, err);
+	int rc = self->sums ? 0 : load_take(self, sizeof(counts), &self->sums, err);
 
 	sum.parameters[0] = sum.parameters[1] = &self->c;
 	sum.parameters[2] = &words;
 	sum.parameters[3] = &self->sums;
 
-	if (result == 0)
-		result = load_find(self, "sl_compare", &sum, err);
-	if (result == 0)
-		result = load_clear(self, self->sums, err);
-	if (result == 0)
-		result = load_launch(self, &sum, err);
-	if (result == 0)
-		result = load_sync(self, err);
+	if (rc == 0)
+		rc = load_find(self, "sl_compare", &sum, err);
+	if (rc == 0)
+		rc = load_clear(self, self->sums, err);
+	if (rc == 0)
+		rc = load_launch(self, &sum, err);
+	if (rc == 0)
+		rc = load_sync(self, err);
 
-	if (result == 0)
-		result = load_said(self, call->cuMemcpyDtoH(counts, self->sums, sizeof(counts)),
-				   err, "cuMemcpyDtoH");
+	if (rc == 0)
+		rc = load_said(self, call->cuMemcpyDtoH(counts, self->sums, sizeof(counts)), err,
+			       "cuMemcpyDtoH");
 
 	*out = counts[LOAD_COUNTS - 1];
-	return result;
+	return rc;
 }
 
 /* The product once more: a bit that is another one this time is found wherever it is, which a few
@@ -173,22 +173,22 @@ static int load_verify_again(struct load_session *self, const struct hgemm_size 
 			     const struct load_kernel *kernel, struct err *err)
 {
 	uint64_t sum = 0, words = (uint64_t)size->m * size->n;
-	int result = load_sum(self, words, &self->expected_sum, err);
-	if (result == 0)
-		result = load_launch(self, kernel, err);
-	if (result == 0)
-		result = load_sync(self, err);
+	int rc = load_sum(self, words, &self->expected_sum, err);
+	if (rc == 0)
+		rc = load_launch(self, kernel, err);
+	if (rc == 0)
+		rc = load_sync(self, err);
 
-	if (result == 0)
-		result = load_sum(self, words, &sum, err);
+	if (rc == 0)
+		rc = load_sum(self, words, &sum, err);
 
-	if (result == 0 && sum != self->expected_sum)
-		result = err_set(err, -EBADMSG,
-				 "GPU %u (%s) computes wrongly: the same product twice is not the "
-				 "same",
-				 self->out->device.ordinal, self->out->device.uuid);
+	if (rc == 0 && sum != self->expected_sum)
+		rc = err_set(err, -EBADMSG,
+			     "GPU %u (%s) computes wrongly: the same product twice is not the "
+			     "same",
+			     self->out->device.ordinal, self->out->device.uuid);
 
-	return result;
+	return rc;
 }
 
 /* Computes one product and verifies it. The operands are in place. The result is filled with NaNs
@@ -205,35 +205,34 @@ static int load_verify(struct load_session *self, const struct hgemm_size *wante
 		size = load_simulated_size;
 	}
 
-	int result = load_find(self, "sl_hgemm", &kernel, err);
+	int rc = load_find(self, "sl_hgemm", &kernel, err);
 
 	load_set_gemm(self, &size, &kernel);
-	if (result == 0)
-		result = load_said(
-		    self, self->driver.call.cuMemsetD32(self->c, ~0u, (size_t)size.m * size.n), err,
-		    "cuMemsetD32");
+	if (rc == 0)
+		rc = load_said(self,
+			       self->driver.call.cuMemsetD32(self->c, ~0u, (size_t)size.m * size.n),
+			       err, "cuMemsetD32");
 
-	if (result == 0)
-		result =
-		    load_said(self, self->driver.call.cuCtxSynchronize(), err, "cuCtxSynchronize");
+	if (rc == 0)
+		rc = load_said(self, self->driver.call.cuCtxSynchronize(), err, "cuCtxSynchronize");
 
 	uint64_t first = clock_now_ns(&(struct clock){0});
 
-	if (result == 0)
-		result = load_launch(self, &kernel, err);
-	if (result == 0)
-		result = load_sync(self, err);
-	if (result == 0 && self->out->start_to_kernel_ns == 0)
+	if (rc == 0)
+		rc = load_launch(self, &kernel, err);
+	if (rc == 0)
+		rc = load_sync(self, err);
+	if (rc == 0 && self->out->start_to_kernel_ns == 0)
 		self->out->start_to_kernel_ns = first - self->opened_ns - self->out->context_ns;
-	if (result == 0)
-		result = load_verify_product(self, &size, err);
+	if (rc == 0)
+		rc = load_verify_product(self, &size, err);
 
-	if (result == 0)
-		result = load_verify_again(self, &size, &kernel, err);
-	if (result == 0)
+	if (rc == 0)
+		rc = load_verify_again(self, &size, &kernel, err);
+	if (rc == 0)
 		self->out->was_verified = true;
 
-	return result;
+	return rc;
 }
 
 int load_kernel_gemm(struct load_session *self, struct err *err)
@@ -249,20 +248,20 @@ int load_kernel_gemm(struct load_session *self, struct err *err)
 	}
 
 	hgemm_bytes(&least, &a_bytes, &b_bytes, &self->c_bytes);
-	int result = load_find(self, "sl_hgemm", &self->kernel, err);
-	if (result == 0)
-		result = load_take(self, a_bytes, &self->a, err);
-	if (result == 0)
-		result = load_take(self, b_bytes, &self->b, err);
+	int rc = load_find(self, "sl_hgemm", &self->kernel, err);
+	if (rc == 0)
+		rc = load_take(self, a_bytes, &self->a, err);
+	if (rc == 0)
+		rc = load_take(self, b_bytes, &self->b, err);
 
-	if (result == 0)
-		result = load_take(self, self->c_bytes, &self->c, err);
-	if (result == 0)
-		result = load_fill(self, self->a, a_bytes, err);
-	if (result == 0)
-		result = load_fill(self, self->b, b_bytes, err);
-	if (result < 0)
-		return result;
+	if (rc == 0)
+		rc = load_take(self, self->c_bytes, &self->c, err);
+	if (rc == 0)
+		rc = load_fill(self, self->a, a_bytes, err);
+	if (rc == 0)
+		rc = load_fill(self, self->b, b_bytes, err);
+	if (rc < 0)
+		return rc;
 
 	(void)snprintf(self->out->kernel, sizeof(self->out->kernel), "sl_hgemm");
 	load_set_gemm(self, size, &self->kernel);
@@ -274,13 +273,13 @@ int load_kernel_nop(struct load_session *self, struct err *err)
 	(void)snprintf(self->out->kernel, sizeof(self->out->kernel), "sl_nop");
 	self->kernel.grid_x = self->kernel.grid_y = self->kernel.block = 1;
 
-	int result = load_find(self, "sl_nop", &self->kernel, err);
+	int rc = load_find(self, "sl_nop", &self->kernel, err);
 	/* Once, as the others are: a driver may load a kernel when it is launched first, which is
 	 * nothing to time, nor to do while a graph is captured. */
-	if (result == 0)
-		result = load_launch(self, &self->kernel, err);
+	if (rc == 0)
+		rc = load_launch(self, &self->kernel, err);
 
-	return result == 0 ? load_sync(self, err) : result;
+	return rc == 0 ? load_sync(self, err) : rc;
 }
 
 /* --- burning ---------------------------------------------------------------------------------- */
@@ -290,39 +289,38 @@ static int load_time_once(struct load_session *self, struct load_kernel *kernel,
 {
 	const struct driver_calls *call = &self->driver.call;
 	float ms = 0;
-	int result = load_said(self, call->cuEventRecord(self->begin[0], self->stream), err,
-			       "cuEventRecord");
-	if (result == 0)
-		result = load_launch(self, kernel, err);
+	int rc = load_said(self, call->cuEventRecord(self->begin[0], self->stream), err,
+			   "cuEventRecord");
+	if (rc == 0)
+		rc = load_launch(self, kernel, err);
 
-	if (result == 0)
-		result = load_said(self, call->cuEventRecord(self->end[0], self->stream), err,
-				   "cuEventRecord");
-	if (result == 0)
-		result = load_sync(self, err);
-	if (result == 0)
-		result =
-		    load_said(self, call->cuEventElapsedTime(&ms, self->begin[0], self->end[0]),
-			      err, "cuEventElapsedTime");
+	if (rc == 0)
+		rc = load_said(self, call->cuEventRecord(self->end[0], self->stream), err,
+			       "cuEventRecord");
+	if (rc == 0)
+		rc = load_sync(self, err);
+	if (rc == 0)
+		rc = load_said(self, call->cuEventElapsedTime(&ms, self->begin[0], self->end[0]),
+			       err, "cuEventElapsedTime");
 
 	*out_ns = ms * 1e6;
-	return result;
+	return rc;
 }
 
 static int load_time_best(struct load_session *self, int iterations, double *out_ns,
 			  struct err *err)
 {
-	int result = 0;
+	int rc = 0;
 
 	self->kernel.number[0] = iterations;
 	*out_ns = INFINITY;
-	for (int i = 0; i < LOAD_TRIES && result == 0; i++) {
+	for (int i = 0; i < LOAD_TRIES && rc == 0; i++) {
 		double ns = 0;
-		result = load_time_once(self, &self->kernel, &ns, err);
+		rc = load_time_once(self, &self->kernel, &ns, err);
 		*out_ns = fmin(*out_ns, ns);
 	}
 
-	return result;
+	return rc;
 }
 
 /* How many iterations take that long. From two lengths, because what a launch costs is in either
@@ -331,17 +329,17 @@ static int load_calibrate(struct load_session *self, struct err *err)
 {
 	double wanted = (double)self->plan->kernel_ns, first = 0, second = 0;
 	int iterations = LOAD_CALIBRATE_FROM;
-	int result = load_time_best(self, iterations, &first, err);
+	int rc = load_time_best(self, iterations, &first, err);
 
-	while (result == 0 && first < wanted / 4 && iterations < LOAD_ITERATIONS_MAX / 4) {
+	while (rc == 0 && first < wanted / 4 && iterations < LOAD_ITERATIONS_MAX / 4) {
 		iterations *= 2;
-		result = load_time_best(self, iterations, &first, err);
+		rc = load_time_best(self, iterations, &first, err);
 	}
 
-	if (result == 0)
-		result = load_time_best(self, 2 * iterations, &second, err);
-	if (result < 0)
-		return result;
+	if (rc == 0)
+		rc = load_time_best(self, 2 * iterations, &second, err);
+	if (rc < 0)
+		return rc;
 
 	double each = (second - first) / iterations;
 	double count = each > 0 ? wanted / each : iterations;
@@ -367,28 +365,27 @@ static int load_keep_reference(struct load_session *self, struct err *err)
 	compare->parameters[3] = &self->difference;
 	self->compared_words = self->c_bytes / sizeof(uint32_t);
 
-	int result = load_find(self, "sl_compare", compare, err);
-	if (result == 0)
-		result = load_take(self, self->c_bytes, &self->reference, err);
-	if (result == 0)
-		result = load_take(self, LOAD_COUNTS * sizeof(uint64_t), &self->difference, err);
-	if (result == 0)
-		result = load_clear(self, self->difference, err);
+	int rc = load_find(self, "sl_compare", compare, err);
+	if (rc == 0)
+		rc = load_take(self, self->c_bytes, &self->reference, err);
+	if (rc == 0)
+		rc = load_take(self, LOAD_COUNTS * sizeof(uint64_t), &self->difference, err);
+	if (rc == 0)
+		rc = load_clear(self, self->difference, err);
 
-	if (result == 0)
-		result = load_launch(self, &self->kernel, err);
+	if (rc == 0)
+		rc = load_launch(self, &self->kernel, err);
 
-	if (result == 0)
-		result = load_said(
+	if (rc == 0)
+		rc = load_said(
 		    self,
 		    call->cuMemcpyDtoDAsync(self->reference, self->c, self->c_bytes, self->stream),
 		    err, "cuMemcpyDtoDAsync");
 
-	if (result == 0)
-		result = load_sync(self, err);
+	if (rc == 0)
+		rc = load_sync(self, err);
 
-	return result == 0 ? load_sum(self, self->compared_words, &self->expected_sum, err)
-			   : result;
+	return rc == 0 ? load_sum(self, self->compared_words, &self->expected_sum, err) : rc;
 }
 
 /* A product of the smallest kind, before burning: a GPU that always computes the same wrong thing
@@ -400,23 +397,23 @@ static int load_verify_before_burn(struct load_session *self, struct err *err)
 	size_t a_bytes, b_bytes, c_bytes;
 
 	hgemm_bytes(&size, &a_bytes, &b_bytes, &c_bytes);
-	int result = load_take(self, a_bytes, &self->a, err);
-	if (result == 0)
-		result = load_take(self, b_bytes, &self->b, err);
-	if (result == 0)
-		result = load_take(self, c_bytes, &self->c, err);
+	int rc = load_take(self, a_bytes, &self->a, err);
+	if (rc == 0)
+		rc = load_take(self, b_bytes, &self->b, err);
+	if (rc == 0)
+		rc = load_take(self, c_bytes, &self->c, err);
 
-	if (result == 0)
-		result = load_fill(self, self->a, a_bytes, err);
-	if (result == 0)
-		result = load_fill(self, self->b, b_bytes, err);
-	if (result == 0)
-		result = load_verify(self, &size, err);
+	if (rc == 0)
+		rc = load_fill(self, self->a, a_bytes, err);
+	if (rc == 0)
+		rc = load_fill(self, self->b, b_bytes, err);
+	if (rc == 0)
+		rc = load_verify(self, &size, err);
 	if (self->c)
 		(void)self->driver.call.cuMemFree(self->c); /* a larger or smaller one follows */
 	self->c = 0;
 
-	return result;
+	return rc;
 }
 
 int load_kernel_burn(struct load_session *self, struct err *err)
@@ -433,16 +430,16 @@ int load_kernel_burn(struct load_session *self, struct err *err)
 	uint32_t warps = kernel->grid_x * kernel->block / LOAD_WARP;
 
 	(void)snprintf(self->out->kernel, sizeof(self->out->kernel), "%s", name);
-	int result = load_verify_before_burn(self, err);
+	int rc = load_verify_before_burn(self, err);
 
 	self->c_bytes =
 	    is_mma ? (size_t)warps * LOAD_WARP * sizeof(float) : (size_t)warps * LOAD_WARP_BYTES;
-	if (result == 0)
-		result = load_take(self, self->c_bytes, &self->c, err);
-	if (result == 0)
-		result = load_find(self, name, kernel, err);
-	if (result < 0)
-		return result;
+	if (rc == 0)
+		rc = load_take(self, self->c_bytes, &self->c, err);
+	if (rc == 0)
+		rc = load_find(self, name, kernel, err);
+	if (rc < 0)
+		return rc;
 
 	kernel->address[0] = self->a; /* its first 16 by 16 */
 	kernel->address[1] = self->b;
@@ -463,29 +460,29 @@ int load_kernel_burn(struct load_session *self, struct err *err)
 	if (self->plan->iterations)
 		kernel->number[0] = (int)self->plan->iterations;
 	else
-		result = load_calibrate(self, err);
+		rc = load_calibrate(self, err);
 
 	self->out->iterations = (uint32_t)kernel->number[0];
 	kernel->operations = (double)LOAD_BURN_OPERATIONS * warps * kernel->number[0];
-	return result == 0 ? load_keep_reference(self, err) : result;
+	return rc == 0 ? load_keep_reference(self, err) : rc;
 }
 
 /* Whether any result that was compared was another one than the first. */
 static int load_compared(struct load_session *self, uint64_t counts[LOAD_COUNTS], struct err *err)
 {
-	int result = load_said(
+	int rc = load_said(
 	    self,
 	    self->driver.call.cuMemcpyDtoH(counts, self->difference, LOAD_COUNTS * sizeof(*counts)),
 	    err, "cuMemcpyDtoH");
-	if (result == 0 && (counts[0] || counts[2]))
-		result = err_set(err, -EBADMSG,
-				 "GPU %u (%s) computes wrongly: %" PRIu64
-				 " words of its results differ from the first, from word %" PRIu64
-				 " on, and %" PRIu64 " are no numbers",
-				 self->out->device.ordinal, self->out->device.uuid, counts[0],
-				 counts[1], counts[2]);
+	if (rc == 0 && (counts[0] || counts[2]))
+		rc = err_set(err, -EBADMSG,
+			     "GPU %u (%s) computes wrongly: %" PRIu64
+			     " words of its results differ from the first, from word %" PRIu64
+			     " on, and %" PRIu64 " are no numbers",
+			     self->out->device.ordinal, self->out->device.uuid, counts[0],
+			     counts[1], counts[2]);
 
-	return result;
+	return rc;
 }
 
 /* What was queued here a second ago is done by now; what is queued now shows in a second. */
@@ -494,31 +491,30 @@ int load_verify_running(struct load_session *self, struct err *err)
 	if (!self->reference)
 		return 0;
 	uint64_t counts[LOAD_COUNTS];
-	int result = load_compared(self, counts, err);
+	int rc = load_compared(self, counts, err);
 	self->comparisons++;
-	return result == 0 ? load_launch(self, &self->compare, err) : result;
+	return rc == 0 ? load_launch(self, &self->compare, err) : rc;
 }
 
 static int load_verify_burn(struct load_session *self, struct err *err)
 {
 	uint64_t counts[LOAD_COUNTS];
-	int result = load_launch(self, &self->compare, err);
+	int rc = load_launch(self, &self->compare, err);
 
 	self->comparisons++;
-	if (result == 0)
-		result = load_sync(self, err);
-	if (result == 0)
-		result = load_compared(self, counts, err);
+	if (rc == 0)
+		rc = load_sync(self, err);
+	if (rc == 0)
+		rc = load_compared(self, counts, err);
 
 	/* What compares runs on the same GPU: had it not run, nothing would differ either. */
-	if (result == 0 && counts[LOAD_COUNTS - 1] != self->comparisons * self->expected_sum)
-		result =
-		    err_set(err, -EBADMSG,
-			    "GPU %u (%s) computes wrongly: no word of its results differs, and "
-			    "yet their sums do",
-			    self->out->device.ordinal, self->out->device.uuid);
+	if (rc == 0 && counts[LOAD_COUNTS - 1] != self->comparisons * self->expected_sum)
+		rc = err_set(err, -EBADMSG,
+			     "GPU %u (%s) computes wrongly: no word of its results differs, and "
+			     "yet their sums do",
+			     self->out->device.ordinal, self->out->device.uuid);
 
-	return result;
+	return rc;
 }
 
 /* The product that was computed last, which is still there, bit for bit. */
@@ -526,14 +522,14 @@ static int load_verify_last(struct load_session *self, struct err *err)
 {
 	const struct hgemm_size *size = &self->plan->size;
 	uint64_t sum = 0;
-	int result = load_sum(self, (uint64_t)size->m * size->n, &sum, err);
-	if (result == 0 && sum != self->expected_sum)
-		result = err_set(err, -EBADMSG,
-				 "GPU %u (%s) computes wrongly: the last product is not what the "
-				 "first one was",
-				 self->out->device.ordinal, self->out->device.uuid);
+	int rc = load_sum(self, (uint64_t)size->m * size->n, &sum, err);
+	if (rc == 0 && sum != self->expected_sum)
+		rc = err_set(err, -EBADMSG,
+			     "GPU %u (%s) computes wrongly: the last product is not what the "
+			     "first one was",
+			     self->out->device.ordinal, self->out->device.uuid);
 
-	return result;
+	return rc;
 }
 
 int load_verify_end(struct load_session *self, struct err *err)

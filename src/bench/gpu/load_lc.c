@@ -57,13 +57,13 @@ static int lc_open(struct lc *lc, struct err *err)
 	for (size_t i = 0; i < lc->count; i++)
 		lc->took[i] = LC_UNFINISHED;
 
-	int result = load_said(self, self->driver.call.cuEventCreate(&lc->start_event, 0), err,
+	int rc = load_said(self, self->driver.call.cuEventCreate(&lc->start_event, 0), err,
+			   "cuEventCreate");
+	for (size_t i = 0; i < LC_EVENTS && rc == 0; i++)
+		rc = load_said(self, self->driver.call.cuEventCreate(&lc->event[i], 0), err,
 			       "cuEventCreate");
-	for (size_t i = 0; i < LC_EVENTS && result == 0; i++)
-		result = load_said(self, self->driver.call.cuEventCreate(&lc->event[i], 0), err,
-				   "cuEventCreate");
 
-	return result;
+	return rc;
 }
 
 static void lc_close(struct lc *lc)
@@ -89,17 +89,17 @@ static uint64_t lc_now(const struct lc *lc)
 static int lc_launch(struct lc *lc, struct err *err)
 {
 	struct load_session *self = lc->session;
-	int result = 0;
-	for (uint32_t i = 0; i < self->plan->kernels_per_request && result == 0; i++)
-		result = load_launch(self, &self->kernel, err);
+	int rc = 0;
+	for (uint32_t i = 0; i < self->plan->kernels_per_request && rc == 0; i++)
+		rc = load_launch(self, &self->kernel, err);
 
-	if (result == 0)
-		result = load_said(
+	if (rc == 0)
+		rc = load_said(
 		    self, self->driver.call.cuEventRecord(lc_event(lc, lc->next), self->stream),
 		    err, "cuEventRecord");
 
 	lc->next++;
-	return result;
+	return rc;
 }
 
 /* When the oldest one was done, which it is. The simulated driver's clock moves only while we wait
@@ -114,15 +114,14 @@ static int lc_done_at(struct lc *lc, double *out_ns, struct err *err)
 		return 0;
 
 	struct cuda_event *event = lc_event(lc, lc->oldest);
-	int result =
-	    load_said(self, self->driver.call.cuEventElapsedTime(&ms, lc->last_event, event), err,
-		      "cuEventElapsedTime");
+	int rc = load_said(self, self->driver.call.cuEventElapsedTime(&ms, lc->last_event, event),
+			   err, "cuEventElapsedTime");
 
 	*out_ns = lc->last_ns + ms * 1e6;
 	lc->last_event = event;
 	lc->last_ns = *out_ns;
 
-	return result;
+	return rc;
 }
 
 /* Takes note of all that are done. */
@@ -136,11 +135,11 @@ static int lc_collect(struct lc *lc, struct err *err)
 		if (said == CUDA_NOT_READY)
 			return 0;
 
-		int result = load_said(self, said, err, "cuEventQuery");
-		if (result == 0)
-			result = lc_done_at(lc, &at, err);
-		if (result < 0)
-			return result;
+		int rc = load_said(self, said, err, "cuEventQuery");
+		if (rc == 0)
+			rc = lc_done_at(lc, &at, err);
+		if (rc < 0)
+			return rc;
 
 		double due = (double)lc->due[lc->oldest];
 		lc->took[lc->oldest] = at > due ? (uint64_t)(at - due) : 0;
@@ -212,12 +211,12 @@ static int lc_loop(struct lc *lc, struct err *err)
 {
 	struct load_session *self = lc->session;
 	uint64_t end = self->plan->run_ns, now = lc_now(lc);
-	int result = 0;
+	int rc = 0;
 
-	while (result == 0 && now < end && !load_is_stopped(self)) {
+	while (rc == 0 && now < end && !load_is_stopped(self)) {
 		bool has_room = lc->next - lc->oldest < LC_EVENTS;
 		if (lc->next < lc->count && has_room && now >= lc->due[lc->next]) {
-			result = lc_launch(lc, err);
+			rc = lc_launch(lc, err);
 		} else {
 			uint64_t wake = lc->next < lc->count && has_room ? lc->due[lc->next] : end;
 			uint64_t second = (lc->second + 1) * CLOCK_NS_PER_S;
@@ -231,12 +230,12 @@ static int lc_loop(struct lc *lc, struct err *err)
 			lc_seconds(lc, lc_now(lc));
 		}
 
-		if (result == 0)
-			result = lc_collect(lc, err);
+		if (rc == 0)
+			rc = lc_collect(lc, err);
 		now = lc_now(lc);
 	}
 
-	return result;
+	return rc;
 }
 
 static void lc_figures(struct lc *lc)
@@ -262,11 +261,11 @@ static void lc_figures(struct lc *lc)
 static int lc_drain(struct lc *lc, struct err *err)
 {
 	struct load_session *self = lc->session;
-	int result = 0;
-	for (size_t i = lc->oldest; i < lc->next && result == 0; i++)
-		result = load_said(self, self->driver.call.cuEventSynchronize(lc_event(lc, i)), err,
-				   "waiting for a request");
-	return result;
+	int rc = 0;
+	for (size_t i = lc->oldest; i < lc->next && rc == 0; i++)
+		rc = load_said(self, self->driver.call.cuEventSynchronize(lc_event(lc, i)), err,
+			       "waiting for a request");
+	return rc;
 }
 
 int load_run_lc(struct load_session *self, struct err *err)
@@ -282,32 +281,30 @@ int load_run_lc(struct load_session *self, struct err *err)
 	if (is_pinned)
 		(void)sched_setaffinity(0, sizeof(mine), &mine);
 
-	int result = lc_open(&lc, err);
-	if (result == 0)
-		result =
-		    load_said(self, self->driver.call.cuEventRecord(lc.start_event, self->stream),
-			      err, "cuEventRecord");
+	int rc = lc_open(&lc, err);
+	if (rc == 0)
+		rc = load_said(self, self->driver.call.cuEventRecord(lc.start_event, self->stream),
+			       err, "cuEventRecord");
 
 	lc.last_event = lc.start_event;
 	lc.last_ns = (double)lc_now(&lc); /* the stream is empty: it is recorded at once */
-	if (result == 0)
-		result = lc_loop(&lc, err);
-	if (result == 0)
+	if (rc == 0)
+		rc = lc_loop(&lc, err);
+	if (rc == 0)
 		lc_figures(&lc);
 
-	if (result == 0)
-		result = lc_drain(&lc, err);
+	if (rc == 0)
+		rc = lc_drain(&lc, err);
 
-	if (result == 0 && self->out->requests == 0 && !load_is_stopped(self)) {
+	if (rc == 0 && self->out->requests == 0 && !load_is_stopped(self)) {
 		self->out->status = LOAD_REFUSED;
-		result =
-		    err_set(err, -EINVAL,
-			    "no request came in the time that counts: raise --rate or --seconds");
+		rc = err_set(err, -EINVAL,
+			     "no request came in the time that counts: raise --rate or --seconds");
 	}
 
 	lc_close(&lc);
 	if (is_pinned)
 		(void)sched_setaffinity(0, sizeof(before), &before);
 
-	return result;
+	return rc;
 }

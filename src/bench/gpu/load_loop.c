@@ -56,15 +56,15 @@ static void load_closed_figures(struct load_session *self)
 static int load_queue(struct load_session *self, size_t slot, struct err *err)
 {
 	const struct driver_calls *call = &self->driver.call;
-	int result = load_said(self, call->cuEventRecord(self->begin[slot], self->stream), err,
+	int rc = load_said(self, call->cuEventRecord(self->begin[slot], self->stream), err,
+			   "cuEventRecord");
+	if (rc == 0)
+		rc = load_launch(self, &self->kernel, err);
+	if (rc == 0)
+		rc = load_said(self, call->cuEventRecord(self->end[slot], self->stream), err,
 			       "cuEventRecord");
-	if (result == 0)
-		result = load_launch(self, &self->kernel, err);
-	if (result == 0)
-		result = load_said(self, call->cuEventRecord(self->end[slot], self->stream), err,
-				   "cuEventRecord");
 
-	return result;
+	return rc;
 }
 
 int load_run_closed(struct load_session *self, struct err *err)
@@ -72,40 +72,40 @@ int load_run_closed(struct load_session *self, struct err *err)
 	const struct driver_calls *call = &self->driver.call;
 	uint64_t end = self->out->start_ns + self->plan->run_ns, now = 0;
 	uint32_t seconds = 0;
-	int result = 0;
+	int rc = 0;
 
 	load_closed_start(self);
 
-	for (size_t i = 0; i < LOAD_QUEUE && result == 0; i++)
-		result = load_queue(self, i, err);
+	for (size_t i = 0; i < LOAD_QUEUE && rc == 0; i++)
+		rc = load_queue(self, i, err);
 
-	for (size_t slot = 0; result == 0 && now < end && !load_is_stopped(self);
+	for (size_t slot = 0; rc == 0 && now < end && !load_is_stopped(self);
 	     slot = (slot + 1) % LOAD_QUEUE) {
 		float ms = 0;
 
-		result = load_said(self, call->cuEventSynchronize(self->end[slot]), err,
-				   "waiting for a kernel");
+		rc = load_said(self, call->cuEventSynchronize(self->end[slot]), err,
+			       "waiting for a kernel");
 		now = driver_now_ns(&self->driver);
 
-		if (result == 0)
-			result = load_said(
+		if (rc == 0)
+			rc = load_said(
 			    self, call->cuEventElapsedTime(&ms, self->begin[slot], self->end[slot]),
 			    err, "cuEventElapsedTime");
 
-		if (result == 0 && now < end)
-			result = load_queue(self, slot, err); /* first, so that the GPU has work */
-		if (result == 0)
+		if (rc == 0 && now < end)
+			rc = load_queue(self, slot, err); /* first, so that the GPU has work */
+		if (rc == 0)
 			meter_add(&self->meter, now, 1, (uint64_t)(ms * 1e6));
-		if (result == 0 && self->meter.second > seconds) {
+		if (rc == 0 && self->meter.second > seconds) {
 			seconds = self->meter.second;
-			result = load_verify_running(self, err);
+			rc = load_verify_running(self, err);
 		}
 	}
 
-	if (result == 0)
-		result = load_sync(self, err);
+	if (rc == 0)
+		rc = load_sync(self, err);
 	load_closed_figures(self);
-	return result;
+	return rc;
 }
 
 /* --- launches --------------------------------------------------------------------------------- */
@@ -126,20 +126,19 @@ static int load_graph_make(struct load_session *self, struct load_graph *out, st
 			       self->driver.path);
 	}
 
-	int result = load_said(self, call->cuStreamBeginCapture(self->stream, LOAD_CAPTURE_THREAD),
-			       err, "cuStreamBeginCapture");
-	for (int i = 0; i < LOAD_GRAPH_NODES && result == 0; i++)
-		result = load_launch(self, &self->kernel, err);
+	int rc = load_said(self, call->cuStreamBeginCapture(self->stream, LOAD_CAPTURE_THREAD), err,
+			   "cuStreamBeginCapture");
+	for (int i = 0; i < LOAD_GRAPH_NODES && rc == 0; i++)
+		rc = load_launch(self, &self->kernel, err);
 
-	if (result == 0)
-		result = load_said(self, call->cuStreamEndCapture(self->stream, &out->graph), err,
-				   "cuStreamEndCapture");
-	if (result == 0)
-		result =
-		    load_said(self, call->cuGraphInstantiateWithFlags(&out->exec, out->graph, 0),
-			      err, "cuGraphInstantiateWithFlags");
+	if (rc == 0)
+		rc = load_said(self, call->cuStreamEndCapture(self->stream, &out->graph), err,
+			       "cuStreamEndCapture");
+	if (rc == 0)
+		rc = load_said(self, call->cuGraphInstantiateWithFlags(&out->exec, out->graph, 0),
+			       err, "cuGraphInstantiateWithFlags");
 
-	return result;
+	return rc;
 }
 
 static void load_graph_done(struct load_session *self, struct load_graph *graph)
@@ -157,16 +156,16 @@ static int load_block(struct load_session *self, const struct load_graph *graph,
 		      double *out_each_ns, struct err *err)
 {
 	uint64_t start = driver_now_ns(&self->driver);
-	int result = 0;
-	for (int i = 0; i < launches && result == 0; i++)
-		result = graph->exec
-			     ? load_said(self,
-					 self->driver.call.cuGraphLaunch(graph->exec, self->stream),
-					 err, "cuGraphLaunch")
-			     : load_launch(self, &self->kernel, err);
+	int rc = 0;
+	for (int i = 0; i < launches && rc == 0; i++)
+		rc = graph->exec
+			 ? load_said(self,
+				     self->driver.call.cuGraphLaunch(graph->exec, self->stream),
+				     err, "cuGraphLaunch")
+			 : load_launch(self, &self->kernel, err);
 
 	*out_each_ns = (double)(driver_now_ns(&self->driver) - start) / launches;
-	return result == 0 ? load_sync(self, err) : result;
+	return rc == 0 ? load_sync(self, err) : rc;
 }
 
 int load_run_small(struct load_session *self, struct err *err)
@@ -181,26 +180,26 @@ int load_run_small(struct load_session *self, struct err *err)
 	if (!samples)
 		return err_set(err, -ENOMEM, "no memory for what is timed");
 
-	int result = is_graph ? load_graph_make(self, &graph, err) : 0;
-	if (result == 0)
+	int rc = is_graph ? load_graph_make(self, &graph, err) : 0;
+	if (rc == 0)
 		load_closed_start(self);
 
-	while (result == 0 && now < end && !load_is_stopped(self)) {
+	while (rc == 0 && now < end && !load_is_stopped(self)) {
 		double each_ns = 0;
-		result = load_block(self, &graph, launches, &each_ns, err);
+		rc = load_block(self, &graph, launches, &each_ns, err);
 		now = driver_now_ns(&self->driver);
 		if (now >= self->meter.from_ns && now <= self->meter.to_ns &&
 		    count < LOAD_SAMPLES_MAX)
 			samples[count++] = each_ns;
 
 		self->out->launch_ns = each_ns; /* for the line of this second */
-		if (result == 0)
+		if (rc == 0)
 			meter_add(&self->meter, now, each, 0);
 	}
 
 	load_graph_done(self, &graph);
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	load_closed_figures(self);
 	self->out->launches = count * (size_t)launches;

@@ -226,9 +226,9 @@ static const char *load_verified(const struct load_summary *out)
 
 static int load_json_paths(const struct load_summary *summary, struct buf *out)
 {
-	int result = 0;
+	int rc = 0;
 
-	for (uint32_t i = 0; i < summary->path_count && result == 0; i++) {
+	for (uint32_t i = 0; i < summary->path_count && rc == 0; i++) {
 		const struct load_path *path = &summary->paths[i];
 		struct jsonw json;
 
@@ -239,10 +239,10 @@ static int load_json_paths(const struct load_summary *summary, struct buf *out)
 		jsonw_u64(&json, "bytes_ok", path->bytes_ok);
 		jsonw_i64(&json, "error", path->error);
 		jsonw_text(&json, "error_name", path->error_name);
-		result = load_line_end(&json, out);
+		rc = load_line_end(&json, out);
 	}
 
-	return result;
+	return rc;
 }
 
 int load_report_summary_json(const struct load_plan *plan, struct load_summary *summary,
@@ -250,9 +250,9 @@ int load_report_summary_json(const struct load_plan *plan, struct load_summary *
 {
 	struct jsonw json;
 	char cc[24], version[24];
-	int result = load_json_paths(summary, out);
-	if (result < 0)
-		return result;
+	int rc = load_json_paths(summary, out);
+	if (rc < 0)
+		return rc;
 
 	(void)snprintf(cc, sizeof(cc), "%d.%d", summary->device.cc_major, summary->device.cc_minor);
 	(void)snprintf(version, sizeof(version), "%d.%d",
@@ -293,65 +293,62 @@ int load_report_summary_json(const struct load_plan *plan, struct load_summary *
 static int load_text_readings(struct readings *readings, struct buf *out)
 {
 	double clock[3];
-	int result = 0;
+	int rc = 0;
 
 	if (!readings_clock(readings, clock))
 		return buf_add_text(out, "no clocks, power or temperature: NVML is not there, or "
 					 "the run was too short\n");
 
-	result =
-	    buf_printf(out, "clock %.0f to %.0f MHz, median %.0f", clock[0], clock[2], clock[1]);
-	if (result == 0 && readings->power_count > 0)
-		result =
-		    buf_printf(out, "; %.0f W, at most %.0f",
-			       readings->power_sum / readings->power_count, readings->power_max);
+	rc = buf_printf(out, "clock %.0f to %.0f MHz, median %.0f", clock[0], clock[2], clock[1]);
+	if (rc == 0 && readings->power_count > 0)
+		rc = buf_printf(out, "; %.0f W, at most %.0f",
+				readings->power_sum / readings->power_count, readings->power_max);
 
-	if (result == 0 && readings->temperature_max > 0)
-		result = buf_printf(out, "; %u degrees", readings->temperature_max);
+	if (rc == 0 && readings->temperature_max > 0)
+		rc = buf_printf(out, "; %u degrees", readings->temperature_max);
 
-	for (unsigned bit = 0; bit < LOAD_THROTTLE_BITS && result == 0; bit++) {
+	for (unsigned bit = 0; bit < LOAD_THROTTLE_BITS && rc == 0; bit++) {
 		const char *name = readings_throttle_name(bit);
 		if (readings->throttle_seen >> bit & 1)
-			result = buf_printf(out, "; slowed down: %s", name ? name : "unknown");
+			rc = buf_printf(out, "; slowed down: %s", name ? name : "unknown");
 	}
 
-	return result == 0 ? buf_add_text(out, "\n") : result;
+	return rc == 0 ? buf_add_text(out, "\n") : rc;
 }
 
 static int load_text_histogram(const char *what, const struct load_histogram *histogram,
 			       struct buf *out)
 {
-	int result = buf_printf(out, "%s: %" PRIu64 ", median %.1f us, p99 %.1f, longest %.1f\n",
-				what, histogram->count, histogram->median_us, histogram->p99_us,
-				histogram->max_us);
-	for (unsigned i = 0; i < LOAD_BUCKETS && result == 0; i++)
+	int rc = buf_printf(out, "%s: %" PRIu64 ", median %.1f us, p99 %.1f, longest %.1f\n", what,
+			    histogram->count, histogram->median_us, histogram->p99_us,
+			    histogram->max_us);
+	for (unsigned i = 0; i < LOAD_BUCKETS && rc == 0; i++)
 		if (histogram->bucket[i])
-			result = buf_printf(out, "  below %10" PRIu64 " us  %" PRIu64 "\n",
-					    UINT64_C(1) << i, histogram->bucket[i]);
+			rc = buf_printf(out, "  below %10" PRIu64 " us  %" PRIu64 "\n",
+					UINT64_C(1) << i, histogram->bucket[i]);
 
-	return result;
+	return rc;
 }
 
 static int load_text_paths(const struct load_summary *summary, struct buf *out)
 {
-	int result = 0;
+	int rc = 0;
 
-	for (uint32_t i = 0; i < summary->path_count && result == 0; i++) {
+	for (uint32_t i = 0; i < summary->path_count && rc == 0; i++) {
 		const struct load_path *path = &summary->paths[i];
 		double gib = (double)path->bytes_ok / (double)(1 << 30);
 
 		if (path->is_missing)
-			result = buf_printf(out, "%-18s SKIP: the driver has no such call\n",
-					    path->name);
+			rc = buf_printf(out, "%-18s SKIP: the driver has no such call\n",
+					path->name);
 		else if (path->error == CUDA_OK)
-			result =
-			    buf_printf(out, "%-18s %8.2f GiB, as asked for\n", path->name, gib);
+			rc = buf_printf(out, "%-18s %8.2f GiB, as asked for\n", path->name, gib);
 		else
-			result = buf_printf(out, "%-18s %8.2f GiB, then %s (%d)\n", path->name, gib,
-					    path->error_name, path->error);
+			rc = buf_printf(out, "%-18s %8.2f GiB, then %s (%d)\n", path->name, gib,
+					path->error_name, path->error);
 	}
 
-	return result;
+	return rc;
 }
 
 static int load_text_figures(const struct load_plan *plan, const struct load_summary *summary,
@@ -379,14 +376,14 @@ static int load_text_figures(const struct load_plan *plan, const struct load_sum
 				  summary->requests, summary->unfinished, summary->p50_ms,
 				  summary->p99_ms, summary->p999_ms, summary->max_ms);
 	case LOAD_RULER: {
-		int result = buf_printf(out,
-					"others had the GPU %.2f %% of the time; its timer goes in "
-					"steps of %.0f ns\n",
-					100 * summary->gap_share, summary->timer_step_ns);
-		if (result == 0)
-			result = load_text_histogram("gaps", &summary->gaps, out);
+		int rc = buf_printf(out,
+				    "others had the GPU %.2f %% of the time; its timer goes in "
+				    "steps of %.0f ns\n",
+				    100 * summary->gap_share, summary->timer_step_ns);
+		if (rc == 0)
+			rc = load_text_histogram("gaps", &summary->gaps, out);
 
-		return result == 0 ? load_text_histogram("slices", &summary->slices, out) : result;
+		return rc == 0 ? load_text_histogram("slices", &summary->slices, out) : rc;
 	}
 	default:
 		return load_text_paths(summary, out);
@@ -396,19 +393,19 @@ static int load_text_figures(const struct load_plan *plan, const struct load_sum
 int load_report_summary_text(const struct load_plan *plan, struct load_summary *summary,
 			     struct buf *out)
 {
-	int result =
+	int rc =
 	    buf_printf(out, "%s, GPU %u, %s%s\n", summary->device.name, summary->device.ordinal,
 		       summary->device.uuid,
 		       summary->is_simulated ? " (simulated: these figures are a model's)" : "");
-	if (result == 0)
-		result = buf_printf(
+	if (rc == 0)
+		rc = buf_printf(
 		    out, "%s: kernel %s, text %s, compiled in %.1f ms; verified: %s\n",
 		    load_mode_to_string(plan->mode), summary->kernel[0] ? summary->kernel : "none",
 		    kernel_text_to_string(summary->text), (double)summary->load_ns / 1e6,
 		    summary->was_verified ? load_verified(summary) : "there is nothing to verify");
 
-	if (result == 0)
-		result = load_text_figures(plan, summary, out);
+	if (rc == 0)
+		rc = load_text_figures(plan, summary, out);
 
-	return result == 0 ? load_text_readings(&summary->readings, out) : result;
+	return rc == 0 ? load_text_readings(&summary->readings, out) : rc;
 }

@@ -70,13 +70,13 @@ static void ruler_histogram(double *us, size_t count, struct load_histogram *out
 static int ruler_piece(struct load_session *self, struct load_kernel *kernel, uint64_t *log,
 		       size_t log_bytes, struct err *err)
 {
-	int result = load_launch(self, kernel, err);
-	if (result == 0)
-		result = load_sync(self, err);
-	if (result == 0)
-		result = load_said(self, self->driver.call.cuMemcpyDtoH(log, self->c, log_bytes),
-				   err, "cuMemcpyDtoH");
-	return result;
+	int rc = load_launch(self, kernel, err);
+	if (rc == 0)
+		rc = load_sync(self, err);
+	if (rc == 0)
+		rc = load_said(self, self->driver.call.cuMemcpyDtoH(log, self->c, log_bytes), err,
+			       "cuMemcpyDtoH");
+	return rc;
 }
 
 int load_run_ruler(struct load_session *self, struct err *err)
@@ -93,23 +93,23 @@ int load_run_ruler(struct load_session *self, struct err *err)
 	if (!log || !gaps || !slices)
 		return err_set(err, -ENOMEM, "no memory for the ruler's log");
 
-	int result = kernels_find(&self->driver, &self->kernels, "sl_ruler", &kernel.function, err);
-	if (result == 0)
-		result = load_take(self, log_bytes, &self->c, err);
+	int rc = kernels_find(&self->driver, &self->kernels, "sl_ruler", &kernel.function, err);
+	if (rc == 0)
+		rc = load_take(self, log_bytes, &self->c, err);
 	kernel.parameters[0] = &ns;
 	kernel.parameters[1] = &self->c;
 	kernel.parameters[2] = &cap;
 
-	while (result == 0 && driver_now_ns(&self->driver) < end && !load_is_stopped(self)) {
-		result = ruler_piece(self, &kernel, log, log_bytes, err);
-		if (result == 0) {
+	while (rc == 0 && driver_now_ns(&self->driver) < end && !load_is_stopped(self)) {
+		rc = ruler_piece(self, &kernel, log, log_bytes, err);
+		if (rc == 0) {
 			ruler_add(&ruler, log);
 			readings_take(&self->out->readings);
 		}
 	}
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	ruler_histogram(gaps, ruler.gap_count, &self->out->gaps);
 	ruler_histogram(slices, ruler.slice_count, &self->out->slices);

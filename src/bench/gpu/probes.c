@@ -106,25 +106,25 @@ static int probes_events(struct probes_session *self)
 {
 	const struct driver_calls *call = &self->driver.call;
 	double each[PROBES_BLOCKS];
-	int result = CUDA_OK;
+	int rc = CUDA_OK;
 
-	for (size_t i = 0; i < PROBES_BLOCKS && result == CUDA_OK; i++) {
+	for (size_t i = 0; i < PROBES_BLOCKS && rc == CUDA_OK; i++) {
 		uint64_t start = driver_now_ns(&self->driver);
 
-		for (int n = 0; n < PROBES_BLOCK && result == CUDA_OK; n++) {
-			result = call->cuEventRecord(self->event, self->stream);
+		for (int n = 0; n < PROBES_BLOCK && rc == CUDA_OK; n++) {
+			rc = call->cuEventRecord(self->event, self->stream);
 			int said = call->cuEventQuery(self->event);
-			if (result == CUDA_OK && said != CUDA_NOT_READY)
-				result = said;
+			if (rc == CUDA_OK && said != CUDA_NOT_READY)
+				rc = said;
 		}
 
 		each[i] = (double)(driver_now_ns(&self->driver) - start) / PROBES_BLOCK;
-		if (result == CUDA_OK)
-			result = call->cuStreamSynchronize(self->stream);
+		if (rc == CUDA_OK)
+			rc = call->cuStreamSynchronize(self->stream);
 	}
 
 	self->out->event_ns = stats_median(each, PROBES_BLOCKS);
-	return result;
+	return rc;
 }
 
 static int probes_writes(struct probes_session *self)
@@ -139,34 +139,34 @@ static int probes_writes(struct probes_session *self)
 	if (!self->write)
 		return CUDA_OK;
 
-	int result = call->cuMemHostAlloc(&self->host, PROBES_PAGE, PROBES_MAPPED);
-	if (result == CUDA_OK)
-		result = call->cuMemHostGetDevicePointer(&self->host_address, self->host, 0);
+	int rc = call->cuMemHostAlloc(&self->host, PROBES_PAGE, PROBES_MAPPED);
+	if (rc == CUDA_OK)
+		rc = call->cuMemHostGetDevicePointer(&self->host_address, self->host, 0);
 	word = self->host;
 
-	for (uint32_t i = 0; i < PROBES_VISIBLE && result == CUDA_OK; i++) {
+	for (uint32_t i = 0; i < PROBES_VISIBLE && rc == CUDA_OK; i++) {
 		uint64_t start = driver_now_ns(&self->driver);
 
-		result = self->write(self->stream, self->host_address, i + 1, 0);
+		rc = self->write(self->stream, self->host_address, i + 1, 0);
 		call_ns[i] = (double)(driver_now_ns(&self->driver) - start);
-		if (result == CUDA_OK && self->driver.is_simulated)
-			result = call->cuStreamSynchronize(self->stream); /* moves its clock */
+		if (rc == CUDA_OK && self->driver.is_simulated)
+			rc = call->cuStreamSynchronize(self->stream); /* moves its clock */
 
-		for (uint32_t looks = 0; result == CUDA_OK && *word != i + 1; looks++)
+		for (uint32_t looks = 0; rc == CUDA_OK && *word != i + 1; looks++)
 			if (looks > PROBES_WAIT_MAX)
 				return CUDA_NOT_READY;
 
 		visible_ns[i] = (double)(driver_now_ns(&self->driver) - start);
 	}
 
-	if (result == CUDA_NOT_SUPPORTED)
+	if (rc == CUDA_NOT_SUPPORTED)
 		return CUDA_OK; /* of this GPU: has_write stays false */
 
-	self->out->has_write = result == CUDA_OK;
+	self->out->has_write = rc == CUDA_OK;
 	self->out->write_ns = stats_median(call_ns, PROBES_VISIBLE);
 	self->out->visible_ns = stats_median(visible_ns, PROBES_VISIBLE);
 
-	return result;
+	return rc;
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -195,36 +195,34 @@ static void probes_used(struct probes_session *self, int step)
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-static int probes_said(struct probes_session *self, int result, struct err *err, const char *what)
+static int probes_said(struct probes_session *self, int rc, struct err *err, const char *what)
 {
-	return result == CUDA_OK
-		   ? 0
-		   : driver_fail(&self->driver, result, err, "GPU %u (%s): %s",
-				 self->out->device.ordinal, self->out->device.uuid, what);
+	return rc == CUDA_OK ? 0
+			     : driver_fail(&self->driver, rc, err, "GPU %u (%s): %s",
+					   self->out->device.ordinal, self->out->device.uuid, what);
 }
 
 static int probes_first_launch(struct probes_session *self, struct err *err)
 {
 	const struct driver_calls *call = &self->driver.call;
 	struct cuda_function *function = NULL;
-	int result =
-	    probes_said(self, call->cuStreamCreate(&self->stream, 1), err, "making a stream");
-	if (result == 0)
-		result =
+	int rc = probes_said(self, call->cuStreamCreate(&self->stream, 1), err, "making a stream");
+	if (rc == 0)
+		rc =
 		    probes_said(self, call->cuEventCreate(&self->event, 0), err, "making an event");
 
-	if (result == 0)
-		result = kernels_find(&self->driver, &self->kernels, "sl_nop", &function, err);
+	if (rc == 0)
+		rc = kernels_find(&self->driver, &self->kernels, "sl_nop", &function, err);
 
-	if (result == 0)
-		result = probes_said(
+	if (rc == 0)
+		rc = probes_said(
 		    self,
 		    call->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, self->stream, NULL, NULL),
 		    err, "cuLaunchKernel");
 
-	return result == 0 ? probes_said(self, call->cuStreamSynchronize(self->stream), err,
-					 "cuStreamSynchronize")
-			   : result;
+	return rc == 0 ? probes_said(self, call->cuStreamSynchronize(self->stream), err,
+				     "cuStreamSynchronize")
+		       : rc;
 }
 
 static int probes_all(struct probes_session *self, struct err *err)
@@ -236,27 +234,26 @@ static int probes_all(struct probes_session *self, struct err *err)
 	probes_nvml_open(self);
 	probes_used(self, 0);
 
-	int result =
-	    probes_said(self, call->cuDevicePrimaryCtxRetain(&self->context, device->device), err,
-			"making a context");
-	if (result < 0)
-		return result;
+	int rc = probes_said(self, call->cuDevicePrimaryCtxRetain(&self->context, device->device),
+			     err, "making a context");
+	if (rc < 0)
+		return rc;
 
-	result = probes_said(self, call->cuCtxSetCurrent(self->context), err, "cuCtxSetCurrent");
+	rc = probes_said(self, call->cuCtxSetCurrent(self->context), err, "cuCtxSetCurrent");
 	probes_used(self, 1);
-	if (result == 0)
-		result = kernels_load(&self->driver, device, NULL, 0, &self->kernels, err);
+	if (rc == 0)
+		rc = kernels_load(&self->driver, device, NULL, 0, &self->kernels, err);
 	probes_used(self, 2);
 
-	if (result == 0)
-		result = probes_first_launch(self, err);
+	if (rc == 0)
+		rc = probes_first_launch(self, err);
 	probes_used(self, 3);
-	if (result == 0)
-		result = probes_said(self, probes_events(self), err, "cuEventRecord, cuEventQuery");
-	if (result == 0)
-		result = probes_said(self, probes_writes(self), err, "cuStreamWriteValue32");
+	if (rc == 0)
+		rc = probes_said(self, probes_events(self), err, "cuEventRecord, cuEventQuery");
+	if (rc == 0)
+		rc = probes_said(self, probes_writes(self), err, "cuStreamWriteValue32");
 
-	return result;
+	return rc;
 }
 
 static void probes_close(struct probes_session *self)
@@ -285,16 +282,16 @@ int probes_run(const char *library, const char *device, struct probes *out, stru
 	struct probes_session self = {.out = out};
 
 	*out = (struct probes){0};
-	int result = driver_open(library, DRIVER_BY_DLSYM, &self.driver, err);
-	if (result < 0)
-		return result;
+	int rc = driver_open(library, DRIVER_BY_DLSYM, &self.driver, err);
+	if (rc < 0)
+		return rc;
 
 	out->is_simulated = self.driver.is_simulated;
 	out->driver_version = self.driver.version;
-	result = driver_find_device(&self.driver, device ? device : "0", &out->device, err);
-	if (result == 0)
-		result = probes_all(&self, err);
+	rc = driver_find_device(&self.driver, device ? device : "0", &out->device, err);
+	if (rc == 0)
+		rc = probes_all(&self, err);
 	probes_close(&self);
 
-	return result;
+	return rc;
 }

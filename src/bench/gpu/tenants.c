@@ -150,10 +150,10 @@ static int tenants_start(const char *program, const struct tenant *tenant, const
 					.fds = fds,
 					.fd_count = sizeof(fds) / sizeof(fds[0]),
 					.new_session = true};
-	int result = child_spawn(&spec, &out->pid, err);
+	int rc = child_spawn(&spec, &out->pid, err);
 
 	(void)close(ends[1]); /* the child has its own */
-	return result < 0 ? err_wrap(err, "starting a load") : 0;
+	return rc < 0 ? err_wrap(err, "starting a load") : 0;
 }
 
 /* Reads what there is. False: it has closed its output, or has written too much. */
@@ -274,19 +274,19 @@ int tenants_run(const char *program, struct tenant *tenants, size_t count, uint6
 			       err_describe(-errno));
 
 	(void)snprintf(barrier, sizeof(barrier), "%s/barrier", directory);
-	int result = 0;
-	for (size_t i = 0; i < count && result == 0; i++) {
+	int rc = 0;
+	for (size_t i = 0; i < count && rc == 0; i++) {
 		set.process[i].fd = -1;
 		buf_init(&set.process[i].output, TENANTS_OUTPUT_MAX);
 		set.count++;
-		result = tenants_start(program, &tenants[i], barrier, count, &set.process[i], err);
+		rc = tenants_start(program, &tenants[i], barrier, count, &set.process[i], err);
 	}
 
-	if (result == 0)
-		result = tenants_wait(&set, deadline_ns, stop, err);
+	if (rc == 0)
+		rc = tenants_wait(&set, deadline_ns, stop, err);
 	tenants_end(&set);
 	(void)unlink(barrier); /* not there for one alone */
 	(void)rmdir(directory);
 
-	return result;
+	return rc;
 }

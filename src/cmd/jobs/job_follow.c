@@ -227,11 +227,11 @@ static void job_output_settle(void *context)
 }
 
 /* Not freed where it stands: it is on its own stack. */
-static void job_output_ended(int result, const struct err *err, void *context)
+static void job_output_ended(int rc, const struct err *err, void *context)
 {
 	struct job_output *output = context;
-	output->result = result;
-	if (result < 0 && result != -EPIPE && result != -ECONNRESET && result != -ENOENT && err)
+	output->result = rc;
+	if (rc < 0 && rc != -EPIPE && rc != -ECONNRESET && rc != -ENOENT && err)
 		output->job->err = *err;
 	loop_defer(output->job->options.agent->loop, &output->ended_task, job_output_settle,
 		   output);

@@ -45,7 +45,7 @@ struct log_follow {
 	size_t shown_begin;
 };
 
-static void log_follow_end(struct log_follow *follow, int result, const struct err *err)
+static void log_follow_end(struct log_follow *follow, int rc, const struct err *err)
 {
 	if (follow->ended)
 		return;
@@ -53,7 +53,7 @@ static void log_follow_end(struct log_follow *follow, int result, const struct e
 	loop_timer_stop(follow->timer);
 	follow->notices = loop_fd_free(follow->notices);
 	follow->writable = loop_fd_free(follow->writable);
-	follow->options.ended(result, err, follow->options.context);
+	follow->options.ended(rc, err, follow->options.context);
 }
 
 static void log_follow_fail(struct log_follow *follow, int code, const char *what)

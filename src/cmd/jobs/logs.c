@@ -314,11 +314,11 @@ static int logs_tail(const char *path, uint32_t lines, uint64_t *out_offset, str
 
 /* --- showing it ------------------------------------------------------------------------------- */
 
-static void logs_on_end(int result, const struct err *err, void *context)
+static void logs_on_end(int rc, const struct err *err, void *context)
 {
 	struct logs *logs = context;
 	logs->over = true;
-	logs->result = result;
+	logs->result = rc;
 	if (err)
 		logs->err = *err;
 }

@@ -117,11 +117,11 @@ static void processes_facts_done(struct processes_facts *facts)
 static int processes_look(const struct processes_list *list, struct processes_facts *out,
 			  struct err *err)
 {
-	int result = proctable_new(NULL, &out->table, err);
-	if (result == 0)
-		result = podlog_read(pci_root(), &out->names, err);
-	if (result < 0)
-		return result;
+	int rc = proctable_new(NULL, &out->table, err);
+	if (rc == 0)
+		rc = podlog_read(pci_root(), &out->names, err);
+	if (rc < 0)
+		return rc;
 
 	for (size_t i = 0; i < list->count; i++)
 		(void)proctable_want(out->table, list->entry[i].pid);
@@ -214,9 +214,9 @@ static int processes_print_json(const struct machine *machine, const struct proc
 	if (json)
 		(void)json_object_set_new(json, "processes", array);
 
-	int result = table_print_json(json, stdout, err);
+	int rc = table_print_json(json, stdout, err);
 	json_decref(json);
-	return result;
+	return rc;
 }
 
 static int processes_print_table(const struct machine *machine, const struct processes_list *list,
@@ -267,13 +267,13 @@ static int processes_once(const struct cmd_call *call, struct processes_list *li
 	processes_read(machine.snapshot, list);
 	struct err err = {0};
 	_cleanup_facts_ struct processes_facts facts = {NULL, NULL};
-	int result = processes_look(list, &facts, &err);
-	if (result == 0)
-		result = options->output == OPTION_OUTPUT_JSON
-			     ? processes_print_json(&machine, list, &facts, &err)
-			     : processes_print_table(&machine, list, &facts, &err);
+	int rc = processes_look(list, &facts, &err);
+	if (rc == 0)
+		rc = options->output == OPTION_OUTPUT_JSON
+			 ? processes_print_json(&machine, list, &facts, &err)
+			 : processes_print_table(&machine, list, &facts, &err);
 
-	return result < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
+	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }
 
 /* --- --watch ---------------------------------------------------------------------------------- */
@@ -347,16 +347,16 @@ static int processes_watch(const struct cmd_call *call, struct processes_list *l
 	struct err err = {0};
 	_cleanup_probe_client_ struct probe_client *client = NULL;
 	struct probe_options probe = {.period_ns = options->period_ns};
-	int result = probe_client_start(&probe, &client, &err);
+	int rc = probe_client_start(&probe, &client, &err);
 
 	for (;;) {
 		struct probe_event event;
 
-		if (result >= 0)
-			result = probe_client_wait(client, options->timeout_ns, &event, &err);
-		if (result < 0)
+		if (rc >= 0)
+			rc = probe_client_wait(client, options->timeout_ns, &event, &err);
+		if (rc < 0)
 			return cmd_fail(call, CMD_EXIT_UNAVAILABLE, &err);
-		if (result == 0)
+		if (rc == 0)
 			continue; /* nothing new for that long */
 		if (event.kind == PROBE_EVENT_DRIVER_DOWN && watch.looks == 0) {
 			(void)err_set(&err, -(int)event.data, "%s", event.text);

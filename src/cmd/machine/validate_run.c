@@ -129,9 +129,9 @@ static int run_print(const struct checks *checks, struct err *err)
 		table_add(table, check->reason);
 	}
 
-	int result = table_print(table, stdout, 0, err);
+	int rc = table_print(table, stdout, 0, err);
 
-	for (size_t i = 0; result == 0 && i < checks->count; i++) {
+	for (size_t i = 0; rc == 0 && i < checks->count; i++) {
 		const struct check *check = &checks->list[i];
 		bool is_new = check->hint[0] != '\0' && check->status != CHECK_PASS;
 		for (size_t j = 0; j < i && is_new; j++)
@@ -145,7 +145,7 @@ static int run_print(const struct checks *checks, struct err *err)
 		(void)putchar('\n');
 	}
 
-	return result;
+	return rc;
 }
 
 static void run_json_argv(struct jsonw *json)
@@ -189,15 +189,15 @@ static int run_json(const struct validate_run *run, const struct checks *checks,
  * who may write one need not have a right to its directory. Then its content is replaced. */
 static int run_write(const char *path, const struct buf *text, struct err *err)
 {
-	int result = file_write_atomic(path, buf_text(text), text->length, 0644, err);
-	if (result != -EBUSY && result != -EACCES && result != -EPERM && result != -EROFS)
-		return result;
+	int rc = file_write_atomic(path, buf_text(text), text->length, 0644, err);
+	if (rc != -EBUSY && rc != -EACCES && rc != -EPERM && rc != -EROFS)
+		return rc;
 
 	struct stat status;
 	_cleanup_close_ int fd =
 	    open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || ftruncate(fd, 0) < 0)
-		return result;
+		return rc;
 
 	for (size_t done = 0; done < text->length;) {
 		ssize_t written = write(fd, buf_text(text) + done, text->length - done);
@@ -215,13 +215,13 @@ static int run_write(const char *path, const struct buf *text, struct err *err)
 
 /* The exit code. */
 static int run_report(const struct validate_run *run, const struct checks *checks,
-		      const char *started, int result, const struct err *failed)
+		      const char *started, int rc, const struct err *failed)
 {
 	struct buf text _cleanup_buf_;
 	struct err err = {.code = 0};
-	int code = result == -ECANCELED ? VALIDATE_EXIT_INTERRUPTED
-		   : result < 0		? VALIDATE_EXIT_WRONG
-					: checks_exit_code(checks);
+	int code = rc == -ECANCELED ? VALIDATE_EXIT_INTERRUPTED
+		   : rc < 0	    ? VALIDATE_EXIT_WRONG
+				    : checks_exit_code(checks);
 
 	buf_init(&text, RUN_REPORT_MAX);
 	int made = run_json(run, checks, started, failed, &text);
@@ -236,7 +236,7 @@ static int run_report(const struct validate_run *run, const struct checks *check
 		return cmd_fail(run->call, CMD_EXIT_CANNOT_WRITE, &err);
 	if (run->json && run_write(run->json, &text, &err) < 0)
 		return cmd_fail(run->call, CMD_EXIT_CANNOT_WRITE, &err);
-	if (result < 0)
+	if (rc < 0)
 		(void)cmd_fail(run->call, code, failed);
 
 	return code;
@@ -262,12 +262,12 @@ int validate_run_all(struct validate_run *run)
 	(void)sigaction(SIGTERM, &action, NULL);
 	checks_init(&checks);
 
-	int result = validate_run(&run->plan, &checks, &err);
+	int rc = validate_run(&run->plan, &checks, &err);
 
 	if (isatty(STDERR_FILENO))
 		(void)fprintf(stderr, "\r\x1b[K");
 
-	int code = run_report(run, &checks, started, result, &err);
+	int code = run_report(run, &checks, started, rc, &err);
 	checks_done(&checks);
 	return code;
 }

@@ -218,10 +218,10 @@ static void collectives_stamp(char out[COLLECTIVES_STAMP_MAX], bool is_utc)
 }
 
 /* What was made goes out at once: a run can take long. */
-static int collectives_out(const struct buf *text, int result, struct err *err)
+static int collectives_out(const struct buf *text, int rc, struct err *err)
 {
-	if (result < 0)
-		return err_set(err, result, "making the table: %s", err_describe(result));
+	if (rc < 0)
+		return err_set(err, rc, "making the table: %s", err_describe(rc));
 	(void)fwrite(buf_text(text), 1, text->length, stdout);
 	return fflush(stdout) == 0 && !ferror(stdout)
 		   ? 0
@@ -293,9 +293,9 @@ static int collectives_agree(struct collectives *self, struct backend *backend, 
 	_cleanup_free_ uint64_t *seeds = calloc(backend->ranks, sizeof(*seeds));
 	if (!seeds)
 		return err_set(err, -ENOMEM, "no memory for %u ranks", backend->ranks);
-	int result = backend->ops->share(backend, &self->seed, seeds, sizeof(*seeds), err);
+	int rc = backend->ops->share(backend, &self->seed, seeds, sizeof(*seeds), err);
 	self->seed = seeds[0];
-	return result;
+	return rc;
 }
 
 /* As collectives_check_room(), where only the driver knows how much there is. */
@@ -320,20 +320,20 @@ static int collectives_start(void *context, struct world_seat *seat, struct back
 			     struct err *err)
 {
 	struct collectives *self = context;
-	int result = ranks_start(&self->ranks, seat, out, err);
-	if (result < 0)
-		return result;
+	int rc = ranks_start(&self->ranks, seat, out, err);
+	if (rc < 0)
+		return rc;
 
 	self->sheet.ranks = (*out)->ranks;
-	result = collectives_check_gpu(self, *out, err);
-	if (result == 0 && !self->ranks.forks)
-		result = collectives_agree(self, *out, err);
-	if (result < 0) { /* the others need not wait for us */
+	rc = collectives_check_gpu(self, *out, err);
+	if (rc == 0 && !self->ranks.forks)
+		rc = collectives_agree(self, *out, err);
+	if (rc < 0) { /* the others need not wait for us */
 		(*out)->ops->abort(*out);
 		*out = (*out)->ops->free_backend(*out);
 	}
 
-	return result;
+	return rc;
 }
 
 static int collectives_plan(void *context, uint64_t index, struct measure_plan *out,
@@ -341,9 +341,9 @@ static int collectives_plan(void *context, uint64_t index, struct measure_plan *
 {
 	struct collectives *self = context;
 	(void)err;
-	int result = request_row(&self->request, self->sheet.ranks, self->is_dirty, index, out);
+	int rc = request_row(&self->request, self->sheet.ranks, self->is_dirty, index, out);
 	out->seed = self->seed;
-	return result;
+	return rc;
 }
 
 /* How NCCL has connected the ranks. */
@@ -409,7 +409,7 @@ static int collectives_print_row(struct collectives *self, const struct measure_
 	char stamp[COLLECTIVES_STAMP_MAX];
 	bool is_text = self->request.options.format == REQUEST_FORMAT_TEXT;
 	bool begins = !self->has_columns || self->op != row->plan.op;
-	int result = 0;
+	int rc = 0;
 
 	buf_init(&text, SHEET_JSON_MAX);
 	if (self->request.options.format == REQUEST_FORMAT_JSON)
@@ -417,17 +417,16 @@ static int collectives_print_row(struct collectives *self, const struct measure_
 
 	collectives_stamp(stamp, false);
 	if (begins)
-		result = (is_text ? sheet_text_columns : sheet_nccl_columns)(&self->sheet,
-									     row->plan.op, &text);
-	if (result == 0)
-		result =
-		    (is_text ? sheet_text_row : sheet_nccl_row)(&self->sheet, row, stamp, &text);
+		rc = (is_text ? sheet_text_columns : sheet_nccl_columns)(&self->sheet, row->plan.op,
+									 &text);
+	if (rc == 0)
+		rc = (is_text ? sheet_text_row : sheet_nccl_row)(&self->sheet, row, stamp, &text);
 
 	self->has_columns = true;
 	self->op = row->plan.op;
 	collectives_clear_progress(self);
 
-	return collectives_out(&text, result, err);
+	return collectives_out(&text, rc, err);
 }
 
 static int collectives_row(void *context, uint64_t index, struct measure_row *row, struct err *err)
@@ -438,20 +437,20 @@ static int collectives_row(void *context, uint64_t index, struct measure_row *ro
 	sheet_count(&self->sheet, row);
 	expect_row(&self->expect, row, self->sheet.ranks);
 
-	int result = collectives_print_row(self, row, err);
+	int rc = collectives_print_row(self, row, err);
 	collectives_tell_wrong(self, &row->plan, &row->out_of_place, "out of place");
 	collectives_tell_wrong(self, &row->plan, &row->in_place, "in place");
 
 	/* Only for who asks: a run that goes on for ever would keep all its samples. */
 	bool is_kept =
 	    self->request.options.json || self->request.options.format == REQUEST_FORMAT_JSON;
-	if (result == 0 && is_kept &&
+	if (rc == 0 && is_kept &&
 	    sheet_json_row(&self->json, &self->sheet, row, self->row_start_ns, now) < 0)
-		result = err_set(err, -ENOMEM, "no memory for the rows of the report");
+		rc = err_set(err, -ENOMEM, "no memory for the rows of the report");
 
 	self->row_start_ns = now;
 	collectives_progress(self, index + 1);
-	return result;
+	return rc;
 }
 
 static void collectives_place(void *context, uint32_t rank, const char *text)
@@ -472,31 +471,31 @@ static int collectives_read_expectations(struct collectives *self, struct err *e
 	if (!path)
 		return 0;
 
-	int result = file_read(path, &text, err);
-	if (result == 0)
-		result = expect_parse(buf_text(&text), text.length, &self->expect, err);
+	int rc = file_read(path, &text, err);
+	if (rc == 0)
+		rc = expect_parse(buf_text(&text), text.length, &self->expect, err);
 
-	return result < 0 ? err_wrap(err, "--expect '%s'", path) : 0;
+	return rc < 0 ? err_wrap(err, "--expect '%s'", path) : 0;
 }
 
 /* As nccl-tests: a file that is there stays, and ours is FILE.0, FILE.1, ... */
 static int collectives_free_name(const char *path, char out[FILE_PATH_MAX], struct err *err)
 {
-	int result = file_path(out, err, "%s", path);
-	for (int i = 0; result == 0 && file_exists(out); i++) {
+	int rc = file_path(out, err, "%s", path);
+	for (int i = 0; rc == 0 && file_exists(out); i++) {
 		if (i == COLLECTIVES_NAMES_MAX)
 			return err_set(err, -EEXIST, "'%s' and %d names beside it are taken", path,
 				       COLLECTIVES_NAMES_MAX);
-		result = file_path(out, err, "%s.%d", path, i);
+		rc = file_path(out, err, "%s.%d", path, i);
 	}
 
-	return result;
+	return rc;
 }
 
-static int collectives_write(const char *path, const struct buf *text, int result, struct err *err)
+static int collectives_write(const char *path, const struct buf *text, int rc, struct err *err)
 {
-	if (result < 0)
-		return err_set(err, result, "making '%s': %s", path, err_describe(result));
+	if (rc < 0)
+		return err_set(err, rc, "making '%s': %s", path, err_describe(rc));
 	return file_write_atomic(path, buf_text(text), text->length, 0644, err);
 }
 
@@ -507,26 +506,26 @@ static int collectives_reports(struct collectives *self, const struct sheet_abou
 	const char *brief = getenv("SLUICE_RESULT_FILE");
 	struct buf text _cleanup_buf_;
 	char path[FILE_PATH_MAX];
-	int result = 0;
+	int rc = 0;
 
 	buf_init(&text, SHEET_JSON_MAX);
 	if (options->format == REQUEST_FORMAT_JSON)
-		result = collectives_out(
+		rc = collectives_out(
 		    &text, sheet_json_result(&self->json, &self->sheet, about, &text), err);
 
 	buf_clear(&text);
-	if (result == 0 && options->json)
-		result = collectives_free_name(options->json, path, err);
-	if (result == 0 && options->json)
-		result = collectives_write(
+	if (rc == 0 && options->json)
+		rc = collectives_free_name(options->json, path, err);
+	if (rc == 0 && options->json)
+		rc = collectives_write(
 		    path, &text, sheet_json_nccl(&self->json, &self->sheet, about, &text), err);
 
 	buf_clear(&text);
-	if (result == 0 && brief && *brief)
-		result = collectives_write(brief, &text,
-					   sheet_json_brief(&self->sheet, about, &text), err);
+	if (rc == 0 && brief && *brief)
+		rc = collectives_write(brief, &text, sheet_json_brief(&self->sheet, about, &text),
+				       err);
 
-	return result;
+	return rc;
 }
 
 static int collectives_foot(struct collectives *self, const struct judge *judge, struct err *err)
@@ -538,22 +537,20 @@ static int collectives_foot(struct collectives *self, const struct judge *judge,
 	if (format == REQUEST_FORMAT_JSON)
 		return 0;
 
-	int result = (format == REQUEST_FORMAT_TEXT ? sheet_text_foot
-						    : sheet_nccl_foot)(&self->sheet, &text);
+	int rc = (format == REQUEST_FORMAT_TEXT ? sheet_text_foot : sheet_nccl_foot)(&self->sheet,
+										     &text);
 
-	for (size_t i = 1; result == 0 && i < judge->count; i++) {
+	for (size_t i = 1; rc == 0 && i < judge->count; i++) {
 		const struct sheet_check *check = &judge->list[i];
-		result = buf_printf(&text, "%s%s %s %s", format == REQUEST_FORMAT_NCCL ? "# " : "",
-				    check->status, check->name, check->target);
-		if (result == 0 && isfinite(check->value))
-			result =
-			    buf_printf(&text, ": %.4g, wanted %.4g", check->value, check->limit);
-		if (result == 0)
-			result =
-			    buf_printf(&text, "%s%s\n", *check->reason ? "; " : "", check->reason);
+		rc = buf_printf(&text, "%s%s %s %s", format == REQUEST_FORMAT_NCCL ? "# " : "",
+				check->status, check->name, check->target);
+		if (rc == 0 && isfinite(check->value))
+			rc = buf_printf(&text, ": %.4g, wanted %.4g", check->value, check->limit);
+		if (rc == 0)
+			rc = buf_printf(&text, "%s%s\n", *check->reason ? "; " : "", check->reason);
 	}
 
-	return collectives_out(&text, result, err);
+	return collectives_out(&text, rc, err);
 }
 
 /* --- the run ---------------------------------------------------------------------------------- */
@@ -581,9 +578,9 @@ static int collectives_check_room(const struct collectives *self)
 }
 
 /* What an error of the world means. */
-static int collectives_exit_code(int result)
+static int collectives_exit_code(int rc)
 {
-	switch (result) {
+	switch (rc) {
 	case -ECANCELED:
 		return COLLECTIVES_EXIT_INTERRUPTED;
 	case -EFBIG: /* of collectives_check_gpu() alone */
@@ -600,7 +597,7 @@ static int collectives_exit_code(int result)
 }
 
 /* Prints what there is, also of a run that ended early with `result`. The exit code. */
-static int collectives_end(struct collectives *self, int result, const struct err *why)
+static int collectives_end(struct collectives *self, int rc, const struct err *why)
 {
 	struct err err = {0};
 	struct buf command _cleanup_buf_;
@@ -613,7 +610,7 @@ static int collectives_end(struct collectives *self, int result, const struct er
 	collectives_stamp(ended, true);
 
 	/* Who interrupts a run has not seen it fail. */
-	self->sheet.failure = result < 0 && result != -ECANCELED ? why->text : NULL;
+	self->sheet.failure = rc < 0 && rc != -ECANCELED ? why->text : NULL;
 	if (judge_make(&self->sheet, &self->expect, &judge) < 0)
 		return cmd_fail(self->call, JUDGE_WRONG,
 				(err_set(&err, -ENOMEM, "no memory for the verdict"), &err));
@@ -627,11 +624,11 @@ static int collectives_end(struct collectives *self, int result, const struct er
 					  .seed = self->seed,
 					  .checks = judge.list,
 					  .check_count = judge.count,
-					  .error = result < 0 ? why->text : NULL};
-	int code = result < 0 ? collectives_exit_code(result) : (int)judge.exit;
+					  .error = rc < 0 ? why->text : NULL};
+	int code = rc < 0 ? collectives_exit_code(rc) : (int)judge.exit;
 
 	if (!is_first) /* rank 0 prints */
-		return result < 0 ? cmd_fail(self->call, code, why) : 0;
+		return rc < 0 ? cmd_fail(self->call, code, why) : 0;
 
 	int printed = self->members ? collectives_foot(self, &judge, &err) : 0;
 	if (printed == 0)
@@ -639,7 +636,7 @@ static int collectives_end(struct collectives *self, int result, const struct er
 	if (ferror(stdout))
 		return CMD_EXIT_CANNOT_WRITE; /* cmd_main() says why */
 
-	if (result < 0)
+	if (rc < 0)
 		code = cmd_fail(self->call, code, why);
 	else if (self->sheet.rows == 0)
 		(void)fprintf(stderr, "%s: none of these operations can be done by %u ranks\n",
@@ -671,16 +668,15 @@ static int collectives_run(struct collectives *self)
 	    .row = collectives_row,
 	    .place = collectives_place,
 	};
-	int result = ranks_prepare(&self->ranks, &err);
-	if (result == 0 && self->ranks.nccl.note && self->ranks.nccl.note->room[0])
+	int rc = ranks_prepare(&self->ranks, &err);
+	if (rc == 0 && self->ranks.nccl.note && self->ranks.nccl.note->room[0])
 		collectives_note(self, self->ranks.nccl.note->room);
 	(void)fflush(stdout); /* or every rank would print it */
 
-	if (result == 0)
-		result =
-		    self->ranks.forks ? world_run_forked(&job, &err) : world_run_rank(&job, &err);
+	if (rc == 0)
+		rc = self->ranks.forks ? world_run_forked(&job, &err) : world_run_rank(&job, &err);
 
-	return collectives_end(self, result, &err);
+	return collectives_end(self, rc, &err);
 }
 
 static int collectives_prepare(struct collectives *self)

@@ -250,10 +250,10 @@ static void compare_look(struct result_run *run, void *context)
 static int compare_result_file(char out[FILE_PATH_MAX], struct err *err)
 {
 	const char *directory = getenv("TMPDIR");
-	int result = file_path(out, err, "%s/sluice-result-XXXXXX",
-			       directory && *directory ? directory : "/tmp");
-	if (result < 0)
-		return result;
+	int rc = file_path(out, err, "%s/sluice-result-XXXXXX",
+			   directory && *directory ? directory : "/tmp");
+	if (rc < 0)
+		return rc;
 	_cleanup_close_ int fd = mkstemp(out);
 	return fd < 0 ? err_set(err, -errno, "making '%s': %s", out, err_describe(errno)) : 0;
 }
@@ -408,10 +408,9 @@ static int compare_write(const char *path, int (*make)(const struct report *, st
 {
 	struct buf text _cleanup_buf_;
 	buf_init(&text, COMPARE_REPORT_MAX);
-	int result = path ? make(report, &text) : 0;
-	if (result < 0)
-		return err_set(err, result, "making the report for '%s': %s", path,
-			       err_describe(result));
+	int rc = path ? make(report, &text) : 0;
+	if (rc < 0)
+		return err_set(err, rc, "making the report for '%s': %s", path, err_describe(rc));
 	return path ? file_write_atomic(path, buf_text(&text), text.length, 0644, err) : 0;
 }
 
@@ -421,14 +420,14 @@ static int compare_print(const struct compare_options *options, const struct rep
 	struct buf text _cleanup_buf_;
 
 	buf_init(&text, COMPARE_REPORT_MAX);
-	int result = options->output == OPTION_OUTPUT_JSON ? report_json(report, &text)
-							   : report_text(report, &text);
-	if (result < 0)
-		return err_set(err, result, "making the report: %s", err_describe(result));
+	int rc = options->output == OPTION_OUTPUT_JSON ? report_json(report, &text)
+						       : report_text(report, &text);
+	if (rc < 0)
+		return err_set(err, rc, "making the report: %s", err_describe(rc));
 
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at stdout */
-	result = compare_write(options->json, report_json, report, err);
-	return result < 0 ? result : compare_write(options->html, report_html, report, err);
+	rc = compare_write(options->json, report_json, report, err);
+	return rc < 0 ? rc : compare_write(options->html, report_html, report, err);
 }
 
 static int compare_exit_code(const struct compare_outcome *outcome)

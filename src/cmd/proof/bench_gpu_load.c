@@ -254,9 +254,9 @@ static void load_second_print(const struct load_second *second, void *context)
 	if (self->options->quiet)
 		return;
 
-	int result = self->is_json ? load_report_second_json(second, &self->summary, &line)
-				   : load_report_second_text(second, &self->summary, &line);
-	if (result == 0)
+	int rc = self->is_json ? load_report_second_json(second, &self->summary, &line)
+			       : load_report_second_text(second, &self->summary, &line);
+	if (rc == 0)
 		(void)fwrite(buf_text(&line), 1, line.length, stdout); /* cmd_main() looks at it */
 	(void)fflush(stdout);
 }
@@ -310,7 +310,7 @@ static int load_plan_make(struct load_call *self, enum load_mode mode, struct er
 	return options->size ? hgemm_size_read(options->size, &plan->size, err) : 0;
 }
 
-static int load_finish(struct load_call *self, int result, const struct err *err)
+static int load_finish(struct load_call *self, int rc, const struct err *err)
 {
 	struct buf text _cleanup_buf_;
 	struct load_summary *summary = &self->summary;
@@ -319,17 +319,17 @@ static int load_finish(struct load_call *self, int result, const struct err *err
 	int made = 0;
 
 	if (self->is_json && summary->library[0])
-		made = load_report_summary_json(&self->plan, summary, result < 0 ? err->text : "",
-						&text);
-	else if (result == 0)
+		made =
+		    load_report_summary_json(&self->plan, summary, rc < 0 ? err->text : "", &text);
+	else if (rc == 0)
 		made = load_report_summary_text(&self->plan, summary, &text);
 
 	(void)fwrite(buf_text(&text), 1, text.length, stdout);
-	if (result < 0 && summary->log[0])
+	if (rc < 0 && summary->log[0])
 		(void)fprintf(stderr, "%s\n", summary->log);
-	if (result == -EINTR)
+	if (rc == -EINTR)
 		return cmd_fail(self->call, LOAD_EXIT_INTERRUPTED, err);
-	if (result < 0)
+	if (rc < 0)
 		return cmd_fail(self->call, summary->status, err);
 
 	return made < 0 ? CMD_EXIT_FAILED : LOAD_OK;
@@ -352,11 +352,11 @@ static int load_main(const struct cmd_call *call, enum load_mode mode)
 	(void)sigaction(SIGINT, &action, NULL); /* these cannot fail */
 	(void)sigaction(SIGTERM, &action, NULL);
 
-	int result = load_run(&self->plan, &self->summary, &err);
-	if (result == 0 && atomic_load(&load_interrupted))
-		result = err_set(&err, -EINTR, "interrupted: no figure of a part of a run");
+	int rc = load_run(&self->plan, &self->summary, &err);
+	if (rc == 0 && atomic_load(&load_interrupted))
+		rc = err_set(&err, -EINTR, "interrupted: no figure of a part of a run");
 
-	return load_finish(self, result, &err);
+	return load_finish(self, rc, &err);
 }
 
 /* --- the verbs -------------------------------------------------------------------------------- */

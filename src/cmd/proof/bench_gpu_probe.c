@@ -100,39 +100,37 @@ static int probe_json(const struct probes *probes, struct buf *out)
 
 static int probe_text(const struct probes *probes, struct buf *out)
 {
-	int result =
-	    buf_printf(out, "%s, GPU %u, %s%s\n", probes->device.name, probes->device.ordinal,
-		       probes->device.uuid, probes->is_simulated ? " (simulated)" : "");
-	if (result == 0)
-		result = buf_printf(out,
-				    "pointers: %u of %u asked for are given; %u are of no exported "
-				    "form\n",
-				    probes->given, probes->asked, probes->odd_count);
+	int rc = buf_printf(out, "%s, GPU %u, %s%s\n", probes->device.name, probes->device.ordinal,
+			    probes->device.uuid, probes->is_simulated ? " (simulated)" : "");
+	if (rc == 0)
+		rc = buf_printf(out,
+				"pointers: %u of %u asked for are given; %u are of no exported "
+				"form\n",
+				probes->given, probes->asked, probes->odd_count);
 
-	for (uint32_t i = 0; i < probes->odd_count && i < PROBES_ODD_MAX && result == 0; i++)
-		result = buf_printf(out, "  %s, version %d, flags %u\n", probes->odd[i].name,
-				    probes->odd[i].version, probes->odd[i].flags);
+	for (uint32_t i = 0; i < probes->odd_count && i < PROBES_ODD_MAX && rc == 0; i++)
+		rc = buf_printf(out, "  %s, version %d, flags %u\n", probes->odd[i].name,
+				probes->odd[i].version, probes->odd[i].flags);
 
-	if (result == 0)
-		result =
-		    buf_printf(out, "cuEventRecord and cuEventQuery: %.0f ns\n", probes->event_ns);
+	if (rc == 0)
+		rc = buf_printf(out, "cuEventRecord and cuEventQuery: %.0f ns\n", probes->event_ns);
 
-	if (result == 0)
-		result = probes->has_write
-			     ? buf_printf(out,
-					  "cuStreamWriteValue32: %.0f ns, seen by the host after "
-					  "%.0f ns\n",
-					  probes->write_ns, probes->visible_ns)
-			     : buf_add_text(out, "cuStreamWriteValue32: not there\n");
+	if (rc == 0)
+		rc = probes->has_write
+			 ? buf_printf(out,
+				      "cuStreamWriteValue32: %.0f ns, seen by the host after "
+				      "%.0f ns\n",
+				      probes->write_ns, probes->visible_ns)
+			 : buf_add_text(out, "cuStreamWriteValue32: not there\n");
 
-	if (result == 0 && !probes->has_used)
+	if (rc == 0 && !probes->has_used)
 		return buf_add_text(out, "memory in use: not known without NVML\n");
 
-	for (int i = 0; i < PROBES_STEPS && result == 0; i++)
-		result = buf_printf(out, "memory in use, %-8s %8.1f MiB\n", probe_steps[i],
-				    (double)probes->used[i] / (1 << 20));
+	for (int i = 0; i < PROBES_STEPS && rc == 0; i++)
+		rc = buf_printf(out, "memory in use, %-8s %8.1f MiB\n", probe_steps[i],
+				(double)probes->used[i] / (1 << 20));
 
-	return result;
+	return rc;
 }
 
 static int probe_main(const struct cmd_call *call)
@@ -143,14 +141,14 @@ static int probe_main(const struct cmd_call *call)
 	struct buf text _cleanup_buf_;
 
 	buf_init(&text, PROBE_OUTPUT_MAX);
-	int result = probes_run(options->library, options->device, &probes, &err);
-	if (result < 0) /* found: whatever failed then is the GPU's */
+	int rc = probes_run(options->library, options->device, &probes, &err);
+	if (rc < 0) /* found: whatever failed then is the GPU's */
 		return cmd_fail(call, probes.device.uuid[0] ? LOAD_WRONG : LOAD_NO_GPU, &err);
 
-	result = options->output == OPTION_OUTPUT_JSON ? probe_json(&probes, &text)
-						       : probe_text(&probes, &text);
+	rc = options->output == OPTION_OUTPUT_JSON ? probe_json(&probes, &text)
+						   : probe_text(&probes, &text);
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at it */
-	return result < 0 ? CMD_EXIT_FAILED : LOAD_OK;
+	return rc < 0 ? CMD_EXIT_FAILED : LOAD_OK;
 }
 
 const struct command cmd_bench_gpu_probe = {

@@ -174,12 +174,12 @@ static int timeslice_step(struct timeslice_call *self, int step, struct err *err
 
 	uint64_t deadline = clock_now_ns(&(struct clock){0}) +
 			    (options->seconds + (uint64_t)TIMESLICE_GRACE_S) * CLOCK_NS_PER_S;
-	int result = tenants_run("/proc/self/exe", self->step[step], count, deadline,
-				 &timeslice_interrupted, err);
-	if (result == -EINTR)
+	int rc = tenants_run("/proc/self/exe", self->step[step], count, deadline,
+			     &timeslice_interrupted, err);
+	if (rc == -EINTR)
 		return TIMESLICE_EXIT_INTERRUPTED;
-	if (result < 0)
-		return result == -ETIMEDOUT ? TIMESLICE_EXIT_WRONG : TIMESLICE_EXIT_NOTHING;
+	if (rc < 0)
+		return rc == -ETIMEDOUT ? TIMESLICE_EXIT_WRONG : TIMESLICE_EXIT_NOTHING;
 
 	for (size_t i = 0; i < count; i++) {
 		int code = timeslice_failed(self, &self->step[step][i], err);
@@ -215,17 +215,17 @@ static void timeslice_note(const struct timeslice_call *self, char *out, size_t 
 static int timeslice_text_step(const struct tenant *tenant, const char *step, struct buf *out)
 {
 	const struct tenant_summary *summary = &tenant->summary;
-	int result = buf_printf(out, "%s  %9.3f TFLOP/s  verified: %s", step, summary->tflops,
-				summary->verified);
-	if (result == 0 && summary->has_clock)
-		result = buf_printf(out, "  clock %.0f MHz", summary->clock_mhz[1]);
-	if (result == 0 && summary->power_w > 0)
-		result = buf_printf(out, "  %.0f W", summary->power_w);
+	int rc = buf_printf(out, "%s  %9.3f TFLOP/s  verified: %s", step, summary->tflops,
+			    summary->verified);
+	if (rc == 0 && summary->has_clock)
+		rc = buf_printf(out, "  clock %.0f MHz", summary->clock_mhz[1]);
+	if (rc == 0 && summary->power_w > 0)
+		rc = buf_printf(out, "  %.0f W", summary->power_w);
 
-	if (result == 0 && summary->throttle[0])
-		result = buf_printf(out, "  slowed down: %s", summary->throttle);
+	if (rc == 0 && summary->throttle[0])
+		rc = buf_printf(out, "  slowed down: %s", summary->throttle);
 
-	return result == 0 ? buf_add_text(out, "\n") : result;
+	return rc == 0 ? buf_add_text(out, "\n") : rc;
 }
 
 static int timeslice_text(const struct timeslice_call *self, struct buf *out)
@@ -235,31 +235,30 @@ static int timeslice_text(const struct timeslice_call *self, struct buf *out)
 	char note[TENANTS_TEXT_MAX * 2];
 
 	timeslice_note(self, note, sizeof(note));
-	int result = buf_printf(out, "%s, CUDA %s%s%s\n", first->device, first->cuda,
-				note[0] ? ": " : "", note);
-	if (result == 0)
-		result = timeslice_text_step(&self->step[0][0], "a   alone", out);
+	int rc = buf_printf(out, "%s, CUDA %s%s%s\n", first->device, first->cuda,
+			    note[0] ? ": " : "", note);
+	if (rc == 0)
+		rc = timeslice_text_step(&self->step[0][0], "a   alone", out);
 
-	for (int i = 0; i < 2 && result == 0; i++)
-		result = timeslice_text_step(&self->step[1][i], i ? "b2  two  " : "b1  two  ", out);
+	for (int i = 0; i < 2 && rc == 0; i++)
+		rc = timeslice_text_step(&self->step[1][i], i ? "b2  two  " : "b1  two  ", out);
 
-	if (result == 0)
-		result = timeslice_text_step(&self->step[2][0], "a   alone", out);
+	if (rc == 0)
+		rc = timeslice_text_step(&self->step[2][0], "a   alone", out);
 
-	if (result == 0)
-		result = buf_printf(
-		    out,
-		    "either: %.1f %% and %.1f %% of alone (44 to 51), apart %.1f (2 at "
-		    "most), together %.1f %%; alone changed by %.1f %%: %s\n",
-		    100 * figures->ratio[0], 100 * figures->ratio[1], 100 * figures->apart,
-		    100 * figures->sum, 100 * figures->drift, timeslice_verdict(self));
+	if (rc == 0)
+		rc = buf_printf(out,
+				"either: %.1f %% and %.1f %% of alone (44 to 51), apart %.1f (2 at "
+				"most), together %.1f %%; alone changed by %.1f %%: %s\n",
+				100 * figures->ratio[0], 100 * figures->ratio[1],
+				100 * figures->apart, 100 * figures->sum, 100 * figures->drift,
+				timeslice_verdict(self));
 
-	for (size_t i = 0; i < sizeof(timeslice_skips) / sizeof(timeslice_skips[0]) && result == 0;
-	     i++)
-		result = buf_printf(out, "%s   SKIP %s: %s\n", timeslice_skips[i].step,
-				    timeslice_skips[i].what, timeslice_skips[i].why);
+	for (size_t i = 0; i < sizeof(timeslice_skips) / sizeof(timeslice_skips[0]) && rc == 0; i++)
+		rc = buf_printf(out, "%s   SKIP %s: %s\n", timeslice_skips[i].step,
+				timeslice_skips[i].what, timeslice_skips[i].why);
 
-	return result;
+	return rc;
 }
 
 static void timeslice_json_tenant(struct jsonw *json, const struct tenant *tenant, const char *step,
@@ -343,11 +342,11 @@ static int timeslice_finish(struct timeslice_call *self)
 		return cmd_fail(self->call, TIMESLICE_EXIT_NOTHING,
 				(err_set(&err, -ENODATA, "the load alone has no rate"), &err));
 
-	int result = self->is_json ? timeslice_json(self, &text) : timeslice_text(self, &text);
-	if (result < 0)
+	int rc = self->is_json ? timeslice_json(self, &text) : timeslice_text(self, &text);
+	if (rc < 0)
 		return cmd_fail(
 		    self->call, CMD_EXIT_FAILED,
-		    (err_set(&err, result, "making the report: %s", err_describe(result)), &err));
+		    (err_set(&err, rc, "making the report: %s", err_describe(rc)), &err));
 
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at it */
 	return figures->passes ? TIMESLICE_EXIT_OK : TIMESLICE_EXIT_NOT_HALF;

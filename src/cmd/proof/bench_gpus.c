@@ -58,10 +58,10 @@ static void *gpus_watch(void *context)
 
 	while (!atomic_load(&gpus->is_ended)) {
 		struct probe_event event;
-		int result = probe_client_wait(gpus->client, GPUS_LOOK_NS, &event, NULL);
-		if (result > 0 && event.kind == PROBE_EVENT_SNAPSHOT)
+		int rc = probe_client_wait(gpus->client, GPUS_LOOK_NS, &event, NULL);
+		if (rc > 0 && event.kind == PROBE_EVENT_SNAPSHOT)
 			gpus_take(gpus, probe_client_snapshot(gpus->client));
-		if (result < 0)
+		if (rc < 0)
 			break; /* nothing more is known of them */
 	}
 
@@ -81,10 +81,10 @@ static bool gpus_know(struct bench_gpus *gpus)
 {
 	for (uint64_t waited_ns = 0; waited_ns < GPUS_START_NS; waited_ns += GPUS_LOOK_NS) {
 		struct probe_event event;
-		int result = probe_client_wait(gpus->client, GPUS_LOOK_NS, &event, NULL);
-		if (result < 0 || (result > 0 && event.kind == PROBE_EVENT_DRIVER_DOWN))
+		int rc = probe_client_wait(gpus->client, GPUS_LOOK_NS, &event, NULL);
+		if (rc < 0 || (rc > 0 && event.kind == PROBE_EVENT_DRIVER_DOWN))
 			return false;
-		if (result > 0 && event.kind == PROBE_EVENT_INVENTORY)
+		if (rc > 0 && event.kind == PROBE_EVENT_INVENTORY)
 			return inventory_copy(probe_client_inventory(gpus->client),
 					      &gpus->inventory) == 0;
 	}

@@ -93,18 +93,18 @@ static int scaling_report(const struct scaling *scaling, const struct bench_scal
 	buf_init(&json, SCALING_REPORT_MAX);
 	buf_init(&page, SCALING_REPORT_MAX);
 
-	int result = scaling_text(scaling, &table);
-	if (result == 0)
-		result = scaling_document(scaling, what, &json);
-	if (result == 0)
-		result = scaling_html(scaling, cmd_version(), what->started, &page);
-	if (result < 0)
-		return err_set(err, result, "making the report: %s", err_describe(result));
+	int rc = scaling_text(scaling, &table);
+	if (rc == 0)
+		rc = scaling_document(scaling, what, &json);
+	if (rc == 0)
+		rc = scaling_html(scaling, cmd_version(), what->started, &page);
+	if (rc < 0)
+		return err_set(err, rc, "making the report: %s", err_describe(rc));
 
 	const struct buf *shown = what->is_json ? &json : &table;
 	(void)fwrite(buf_text(shown), 1, shown->length, stdout); /* cmd_main() looks at stdout */
-	if (what->json && (result = scaling_write(what->json, &json, err)) < 0)
-		return result;
+	if (what->json && (rc = scaling_write(what->json, &json, err)) < 0)
+		return rc;
 
 	return what->html ? scaling_write(what->html, &page, err) : 0;
 }
@@ -117,19 +117,18 @@ int bench_scaling_run(const struct cmd_call *call, const struct bench_scaling *w
 		return cmd_fail(call, CMD_EXIT_FAILED, (err_set(&err, -ENOMEM, "no memory"), &err));
 
 	scaling_init(scaling);
-	int result = 0, code = CMD_EXIT_OK;
+	int rc = 0, code = CMD_EXIT_OK;
 	size_t read = what->first ? 1 : 0;
 
-	if (what->first &&
-	    (result = scaling_add_result(scaling, what->first, what->metric, &err)) < 0)
+	if (what->first && (rc = scaling_add_result(scaling, what->first, what->metric, &err)) < 0)
 		(void)err_wrap(&err, "'%s'", what->files[0]);
 
-	for (size_t i = read; result == 0 && i < what->count; i++)
-		result = scaling_read(what->files[i], what->metric, scaling, &err);
+	for (size_t i = read; rc == 0 && i < what->count; i++)
+		rc = scaling_read(what->files[i], what->metric, scaling, &err);
 
-	if (result == 0)
-		result = scaling_end(scaling, &err);
-	if (result < 0)
+	if (rc == 0)
+		rc = scaling_end(scaling, &err);
+	if (rc < 0)
 		code = cmd_fail(call, CMD_EXIT_DATA, &err);
 	else if (scaling_report(scaling, what, &err) < 0)
 		code = cmd_fail(call, CMD_EXIT_CANNOT_WRITE, &err);

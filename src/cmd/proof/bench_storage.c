@@ -202,8 +202,8 @@ struct storage_call {
 
 static int storage_read_block(const char *text, uint64_t *out)
 {
-	int result = parse_size(text, READER_BLOCK_MIN, READER_BLOCK_MAX, out);
-	return result == 0 && (*out & (*out - 1)) ? -EINVAL : result;
+	int rc = parse_size(text, READER_BLOCK_MIN, READER_BLOCK_MAX, out);
+	return rc == 0 && (*out & (*out - 1)) ? -EINVAL : rc;
 }
 
 static int storage_read_readers(const char *text, uint64_t *out)
@@ -377,51 +377,50 @@ static int storage_plan_make(struct storage_call *self)
 static int storage_row(const struct storage_plan *plan, const struct storage_case *one,
 		       struct buf *out)
 {
-	int result = buf_printf(
+	int rc = buf_printf(
 	    out, "%-10s %-7s %6zuK %3u", reader_pattern_to_string(one->what.pattern),
 	    reader_cache_to_string(one->what.cache), one->what.block >> 10, one->what.readers);
-	if (result == 0 && one->is_skipped)
+	if (rc == 0 && one->is_skipped)
 		return buf_printf(out, "  SKIP: %s\n", one->why);
-	if (result == 0)
-		result = buf_printf(out, "  %10.1f %10.0f %10.3f %10.3f", one->rate / 1e6,
-				    one->reads, one->p50 * 1e3, one->p99 * 1e3);
-	if (result == 0 && plan->against)
-		result = buf_printf(out, "  %10.1f", one->rate_against / 1e6);
+	if (rc == 0)
+		rc = buf_printf(out, "  %10.1f %10.0f %10.3f %10.3f", one->rate / 1e6, one->reads,
+				one->p50 * 1e3, one->p99 * 1e3);
+	if (rc == 0 && plan->against)
+		rc = buf_printf(out, "  %10.1f", one->rate_against / 1e6);
 
-	if (result == 0 && one->has_verdict && one->verdict.kind != VERDICT_TOO_FEW)
+	if (rc == 0 && one->has_verdict && one->verdict.kind != VERDICT_TOO_FEW)
 		/* Worse by 25 % is a rate of 1/1.25. */
-		result = buf_printf(
-		    out, "  %5.2f (%.2f to %.2f) %s", 1 / (1 + one->verdict.estimate),
-		    1 / (1 + one->verdict.within_95.high), 1 / (1 + one->verdict.within_95.low),
-		    verdict_to_string(one->verdict.kind));
+		rc = buf_printf(out, "  %5.2f (%.2f to %.2f) %s", 1 / (1 + one->verdict.estimate),
+				1 / (1 + one->verdict.within_95.high),
+				1 / (1 + one->verdict.within_95.low),
+				verdict_to_string(one->verdict.kind));
 
-	if (result == 0 && one->has_verdict && one->verdict.kind == VERDICT_TOO_FEW)
-		result = buf_add_text(out, "  TOO-FEW: more --rounds");
+	if (rc == 0 && one->has_verdict && one->verdict.kind == VERDICT_TOO_FEW)
+		rc = buf_add_text(out, "  TOO-FEW: more --rounds");
 
-	return result == 0 ? buf_add_text(out, "\n") : result;
+	return rc == 0 ? buf_add_text(out, "\n") : rc;
 }
 
 static int storage_table(const struct storage_plan *plan, const struct storage_outcome *outcome,
 			 struct buf *out)
 {
-	int result = buf_printf(out, "%-10s %-7s %7s %3s  %10s %10s %10s %10s%s\n", "PATTERN",
-				"CACHE", "BLOCK", "N", "MB/s", "READS/s", "p50 ms", "p99 ms",
-				plan->against ? "     AGAINST  RATIO (95 %)" : "");
-	for (size_t i = 0; result == 0 && i < outcome->case_count; i++)
-		result = storage_row(plan, &outcome->cases[i], out);
+	int rc = buf_printf(out, "%-10s %-7s %7s %3s  %10s %10s %10s %10s%s\n", "PATTERN", "CACHE",
+			    "BLOCK", "N", "MB/s", "READS/s", "p50 ms", "p99 ms",
+			    plan->against ? "     AGAINST  RATIO (95 %)" : "");
+	for (size_t i = 0; rc == 0 && i < outcome->case_count; i++)
+		rc = storage_row(plan, &outcome->cases[i], out);
 
-	if (result == 0 && plan->fio)
-		result =
-		    buf_add_text(out, "direct and cached of the large file: read by fio, which "
-				      "does not look at what it reads\n");
+	if (rc == 0 && plan->fio)
+		rc = buf_add_text(out, "direct and cached of the large file: read by fio, which "
+				       "does not look at what it reads\n");
 
-	if (result == 0 && outcome->wrong > 0)
-		result = buf_printf(out,
-				    "WRONG: %" PRIu64 " blocks of 4 KiB held what does not belong "
-				    "there\n",
-				    outcome->wrong);
+	if (rc == 0 && outcome->wrong > 0)
+		rc = buf_printf(out,
+				"WRONG: %" PRIu64 " blocks of 4 KiB held what does not belong "
+				"there\n",
+				outcome->wrong);
 
-	return result;
+	return rc;
 }
 
 static void storage_json_case(struct jsonw *json, const struct storage_case *one)
@@ -494,13 +493,13 @@ static int storage_print(const struct storage_call *self, const struct storage_o
 	buf_init(&text, STORAGE_REPORT_MAX);
 	buf_init(&file, STORAGE_REPORT_MAX);
 
-	int result = self->options->output == OPTION_OUTPUT_JSON
-			 ? storage_json(&self->plan, outcome, &text)
-			 : storage_table(&self->plan, outcome, &text);
-	if (result == 0 && self->options->json)
-		result = storage_json(&self->plan, outcome, &file);
-	if (result < 0)
-		return err_set(err, result, "making the report: %s", err_describe(result));
+	int rc = self->options->output == OPTION_OUTPUT_JSON
+		     ? storage_json(&self->plan, outcome, &text)
+		     : storage_table(&self->plan, outcome, &text);
+	if (rc == 0 && self->options->json)
+		rc = storage_json(&self->plan, outcome, &file);
+	if (rc < 0)
+		return err_set(err, rc, "making the report: %s", err_describe(rc));
 
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at stdout */
 	return self->options->json
@@ -560,13 +559,13 @@ static int storage_main(const struct cmd_call *call)
 	(void)sigaction(SIGTERM, &action, NULL);
 
 	struct storage_outcome outcome;
-	int result = storage_run(&self->plan, &outcome, &err);
+	int rc = storage_run(&self->plan, &outcome, &err);
 
 	if (!self->options->quiet && isatty(STDERR_FILENO))
 		(void)fprintf(stderr, "\r\x1b[K");
 
-	if (result < 0)
-		code = storage_fail(self, result, &err);
+	if (rc < 0)
+		code = storage_fail(self, rc, &err);
 	else if (storage_print(self, &outcome, &err) < 0)
 		code = cmd_fail(call, CMD_EXIT_CANNOT_WRITE, &err);
 	else

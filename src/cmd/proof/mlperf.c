@@ -195,20 +195,20 @@ static int mlperf_files_list(struct mlperf_files *files, const char *directory, 
 int mlperf_files_find(char *const *arguments, size_t count, struct mlperf_files *out,
 		      struct err *err)
 {
-	int result = 0;
+	int rc = 0;
 
 	*out = (struct mlperf_files){.paths = calloc(MLPERF_FILES_MAX, sizeof(*out->paths))};
 	if (!out->paths)
 		return err_set(err, -ENOMEM, "no memory");
 
-	for (size_t i = 0; result == 0 && i < count; i++) {
+	for (size_t i = 0; rc == 0 && i < count; i++) {
 		struct stat status;
 		bool is_directory = stat(arguments[i], &status) == 0 && S_ISDIR(status.st_mode);
-		result = is_directory ? mlperf_files_list(out, arguments[i], err)
-				      : mlperf_files_add(out, NULL, arguments[i], err);
+		rc = is_directory ? mlperf_files_list(out, arguments[i], err)
+				  : mlperf_files_add(out, NULL, arguments[i], err);
 	}
 
-	return result;
+	return rc;
 }
 
 void mlperf_files_done(struct mlperf_files *files)
@@ -261,22 +261,22 @@ static int log_value(struct buf *out, const char *text)
 	if (mllog_format(&probe, 0, MLLOG_POINT, "k", text, NULL, NULL) == 0)
 		return buf_add_text(out, text);
 
-	int result = buf_add_text(out, "\"");
-	for (const char *at = text; result == 0 && *at; at++) {
+	int rc = buf_add_text(out, "\"");
+	for (const char *at = text; rc == 0 && *at; at++) {
 		bool is_special = *at == '"' || *at == '\\' || (unsigned char)*at < ' ';
-		result = is_special ? buf_printf(out, "\\u%04x", (unsigned char)*at)
-				    : buf_add(out, at, 1);
+		rc = is_special ? buf_printf(out, "\\u%04x", (unsigned char)*at)
+				: buf_add(out, at, 1);
 	}
 
-	return result == 0 ? buf_add_text(out, "\"") : result;
+	return rc == 0 ? buf_add_text(out, "\"") : rc;
 }
 
 static int log_metadata(const struct cmd_call *call, const struct option_list *meta,
 			struct buf *out)
 {
-	int result = buf_add_text(out, "{");
+	int rc = buf_add_text(out, "{");
 
-	for (size_t i = 0; result == 0 && i < meta->count; i++) {
+	for (size_t i = 0; rc == 0 && i < meta->count; i++) {
 		const char *equals = strchr(meta->items[i], '=');
 		if (!equals || equals == meta->items[i])
 			return cmd_usage(call, "--meta '%s': NAME=VALUE is wanted", meta->items[i]);
@@ -284,14 +284,14 @@ static int log_metadata(const struct cmd_call *call, const struct option_list *m
 		struct buf name _cleanup_buf_;
 
 		buf_init(&name, MLPERF_LINE_MAX);
-		result = buf_printf(&name, "%.*s", (int)(equals - meta->items[i]), meta->items[i]);
-		if (result == 0)
-			result = buf_printf(out, "%s\"%s\": ", i ? ", " : "", buf_text(&name));
-		if (result == 0)
-			result = log_value(out, equals + 1);
+		rc = buf_printf(&name, "%.*s", (int)(equals - meta->items[i]), meta->items[i]);
+		if (rc == 0)
+			rc = buf_printf(out, "%s\"%s\": ", i ? ", " : "", buf_text(&name));
+		if (rc == 0)
+			rc = log_value(out, equals + 1);
 	}
 
-	return result == 0 ? buf_add_text(out, "}") : result;
+	return rc == 0 ? buf_add_text(out, "}") : rc;
 }
 
 static int log_write(const struct cmd_call *call, const char *path, const struct buf *line)
@@ -340,10 +340,10 @@ static int log_main(const struct cmd_call *call)
 	enum mllog_event event = options->start ? MLLOG_START
 				 : options->end ? MLLOG_STOP
 						: MLLOG_POINT;
-	int result = mllog_format(
-	    &line, (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000, event,
-	    call->argv[0], call->argc > 1 ? buf_text(&value) : NULL, buf_text(&metadata), &err);
-	if (result < 0)
+	int rc = mllog_format(&line, (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000,
+			      event, call->argv[0], call->argc > 1 ? buf_text(&value) : NULL,
+			      buf_text(&metadata), &err);
+	if (rc < 0)
 		return cmd_fail(call, CMD_EXIT_USAGE, &err);
 
 	return log_write(call, options->file, &line);

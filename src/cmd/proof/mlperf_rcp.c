@@ -102,21 +102,21 @@ static int rcp_read_runs(const struct mlperf_files *files, struct rcp_runs *runs
 	_cleanup_free_ struct mlrun *run = calloc(1, sizeof(*run));
 
 	runs->epochs = calloc(files->count, sizeof(*runs->epochs));
-	int result = run && runs->epochs ? 0 : err_set(err, -ENOMEM, "no memory");
-	for (size_t i = 0; result == 0 && i < files->count; i++) {
-		result = mlperf_read(files->paths[i], MLRULES_11, run, err);
-		if (result == 0)
-			result = rcp_add_run(runs, files->paths[i], run, err);
+	int rc = run && runs->epochs ? 0 : err_set(err, -ENOMEM, "no memory");
+	for (size_t i = 0; rc == 0 && i < files->count; i++) {
+		rc = mlperf_read(files->paths[i], MLRULES_11, run, err);
+		if (rc == 0)
+			rc = rcp_add_run(runs, files->paths[i], run, err);
 	}
 
 	size_t drop;
 	bool is_known;
 
 	runs->wanted = mlrun_count(runs->benchmark, &drop, &is_known);
-	if (result == 0 && !is_known)
+	if (rc == 0 && !is_known)
 		runs->wanted = runs->count;
 
-	return result;
+	return rc;
 }
 
 static int rcp_read_table(const struct rcp_options *options, struct rcp_table *out, struct err *err)
@@ -124,13 +124,13 @@ static int rcp_read_table(const struct rcp_options *options, struct rcp_table *o
 	struct buf text _cleanup_buf_;
 
 	buf_init(&text, RCP_TABLE_BYTES_MAX);
-	int result = file_read(options->table, &text, err);
-	if (result == 0)
-		result = rcp_table_parse(buf_text(&text), text.length, out, err);
-	if (result == 0 && !options->all)
-		result = rcp_table_prune(out, err);
+	int rc = file_read(options->table, &text, err);
+	if (rc == 0)
+		rc = rcp_table_parse(buf_text(&text), text.length, out, err);
+	if (rc == 0 && !options->all)
+		rc = rcp_table_prune(out, err);
 
-	return result < 0 ? err_wrap(err, "'%s'", options->table) : 0;
+	return rc < 0 ? err_wrap(err, "'%s'", options->table) : 0;
 }
 
 static const char *rcp_meaning(const struct rcp_result *result)

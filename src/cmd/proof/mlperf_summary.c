@@ -28,8 +28,8 @@ static int summary_word(struct buf *out, const char *text, int width)
 {
 	struct buf word _cleanup_buf_;
 	buf_init(&word, 8 * MLLOG_TEXT_MAX);
-	int result = text_escape(&word, text, strlen(text));
-	return result < 0 ? result : buf_printf(out, "%-*s ", width, buf_text(&word));
+	int rc = text_escape(&word, text, strlen(text));
+	return rc < 0 ? rc : buf_printf(out, "%-*s ", width, buf_text(&word));
 }
 
 /* --- summary ------------------------------------------------------------------------------------
@@ -73,22 +73,22 @@ static int summary_number(struct buf *out, int width, int digits, bool is_fixed,
 
 static int summary_row(const struct mlrun *run, const char *path, struct buf *out)
 {
-	int result = summary_word(out, run->benchmark[0] ? run->benchmark : "-", 12);
-	if (result == 0)
-		result = summary_word(out, run->platform[0] ? run->platform : "-", 20);
-	if (result == 0)
-		result = summary_number(out, 10, 2, true, mlrun_minutes(run));
-	if (result == 0)
-		result = summary_number(out, 8, 4, false, run->last_epoch);
+	int rc = summary_word(out, run->benchmark[0] ? run->benchmark : "-", 12);
+	if (rc == 0)
+		rc = summary_word(out, run->platform[0] ? run->platform : "-", 20);
+	if (rc == 0)
+		rc = summary_number(out, 10, 2, true, mlrun_minutes(run));
+	if (rc == 0)
+		rc = summary_number(out, 8, 4, false, run->last_epoch);
 
-	if (result == 0)
-		result = summary_number(out, 10, 5, false, run->last_accuracy);
-	if (result == 0)
-		result = buf_printf(out, "%-8s ", summary_end(run));
-	if (result == 0)
-		result = text_escape(out, path, strlen(path));
+	if (rc == 0)
+		rc = summary_number(out, 10, 5, false, run->last_accuracy);
+	if (rc == 0)
+		rc = buf_printf(out, "%-8s ", summary_end(run));
+	if (rc == 0)
+		rc = text_escape(out, path, strlen(path));
 
-	return result == 0 ? buf_add_text(out, "\n") : result;
+	return rc == 0 ? buf_add_text(out, "\n") : rc;
 }
 
 /* Events that are not in the row, and would perhaps have changed it. */
@@ -96,38 +96,37 @@ static int summary_broken(const struct mlrun *run, const char *path, struct buf 
 {
 	if (run->broken == 0)
 		return 0;
-	int result = text_escape(out, path, strlen(path));
-	return result == 0
-		   ? buf_printf(out, ": lines that cannot be read: %" PRIu64 "\n", run->broken)
-		   : result;
+	int rc = text_escape(out, path, strlen(path));
+	return rc == 0 ? buf_printf(out, ": lines that cannot be read: %" PRIu64 "\n", run->broken)
+		       : rc;
 }
 
 static int summary_text(const struct summary *self, char *const *paths, struct buf *out)
 {
 	const struct mlrun_score *score = &self->score;
-	int result = buf_printf(out, "%-12s %-20s %10s %8s %10s %-8s %s\n", "BENCHMARK", "PLATFORM",
-				"MINUTES", "EPOCH", "ACCURACY", "END", "FILE");
-	for (size_t i = 0; result == 0 && i < self->count; i++)
-		result = summary_row(&self->runs[i], paths[i], out);
+	int rc = buf_printf(out, "%-12s %-20s %10s %8s %10s %-8s %s\n", "BENCHMARK", "PLATFORM",
+			    "MINUTES", "EPOCH", "ACCURACY", "END", "FILE");
+	for (size_t i = 0; rc == 0 && i < self->count; i++)
+		rc = summary_row(&self->runs[i], paths[i], out);
 
-	for (size_t i = 0; result == 0 && i < self->count; i++)
-		result = summary_broken(&self->runs[i], paths[i], out);
+	for (size_t i = 0; rc == 0 && i < self->count; i++)
+		rc = summary_broken(&self->runs[i], paths[i], out);
 
-	if (result == 0 && self->is_mixed)
+	if (rc == 0 && self->is_mixed)
 		return buf_add_text(out, "no score: these are several benchmarks\n");
 
-	if (result == 0 && score->problem)
+	if (rc == 0 && score->problem)
 		return buf_printf(out,
 				  "no score: %s (%zu runs, %zu aborted, %zu without an end, %zu "
 				  "empty, %zu wanted)\n",
 				  score->problem, score->runs, self->aborted, self->endless,
 				  self->empty, score->wanted);
 
-	return result < 0 ? result
-			  : buf_printf(out,
-				       "score (MLPerf-style, the fastest and the slowest dropped): "
-				       "%.2f minutes of %zu runs, which lie %.1f %% apart\n",
-				       score->minutes, score->runs, score->spread * 100);
+	return rc < 0 ? rc
+		      : buf_printf(out,
+				   "score (MLPerf-style, the fastest and the slowest dropped): "
+				   "%.2f minutes of %zu runs, which lie %.1f %% apart\n",
+				   score->minutes, score->runs, score->spread * 100);
 }
 
 static int summary_json(const struct summary *self, char *const *paths, struct buf *out)
@@ -227,11 +226,11 @@ static int summary_main(const struct cmd_call *call)
 	if (summary_fill(self, files.paths, &err) < 0)
 		return cmd_fail(call, CMD_EXIT_DATA, &err);
 
-	int result = options->output == OPTION_OUTPUT_JSON ? summary_json(self, files.paths, &text)
-							   : summary_text(self, files.paths, &text);
-	if (result < 0)
+	int rc = options->output == OPTION_OUTPUT_JSON ? summary_json(self, files.paths, &text)
+						       : summary_text(self, files.paths, &text);
+	if (rc < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED,
-				(err_set(&err, result, "the report is too long"), &err));
+				(err_set(&err, rc, "the report is too long"), &err));
 
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at stdout */
 	return self->is_mixed || self->score.problem ? MLPERF_EXIT_NOTHING : CMD_EXIT_OK;

@@ -216,10 +216,10 @@ static int inject_do(struct sim_state *state, const struct inject_options *optio
 		return 0;
 
 	wait_on_clock(state, options->for_ns, &signals);
-	int result = sim_change(state, true, inject_end, fault, error);
+	int rc = sim_change(state, true, inject_end, fault, error);
 
 	(void)sigprocmask(SIG_SETMASK, &before, NULL);
-	return result;
+	return rc;
 }
 
 static int inject_list(void)
@@ -366,9 +366,9 @@ static int fault_run(const struct cmd_call *call)
 	struct sim_error error = {0};
 	struct sim_fault fault = {
 	    .kind = "return", .argument = {call->argv[0]}, .argument_count = 1};
-	int result = fault_parse(call, &fault, &target.gpu);
-	if (result != 0)
-		return result;
+	int rc = fault_parse(call, &fault, &target.gpu);
+	if (rc != 0)
+		return rc;
 
 	_cleanup_sim_state_ struct sim_state *state = sim_open(&options->where, true, &error);
 	if (!state || inject_target(state, &target, &fault, &error) != 0 ||

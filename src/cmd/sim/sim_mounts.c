@@ -139,11 +139,11 @@ static int put_real(int old, const char *target, const char *sim, uint32_t depth
 		if (both && !(S_ISDIR(real.st_mode) && is_merged(there)))
 			continue; /* the simulated one comes later */
 
-		int result = put(source, there, &real, err);
-		if (result == 0 && both)
-			result = merge(there, ours, depth + 1, err);
-		if (result != 0)
-			return result;
+		int rc = put(source, there, &real, err);
+		if (rc == 0 && both)
+			rc = merge(there, ours, depth + 1, err);
+		if (rc != 0)
+			return rc;
 	}
 
 	return 0;
@@ -169,9 +169,9 @@ static int put_simulated(const char *target, const char *sim, struct err *err)
 		if (lstat(source, &simulated) != 0 || lstat(there, &placed) == 0)
 			continue; /* merged already */
 
-		int result = put(source, there, &simulated, err);
-		if (result != 0)
-			return result;
+		int rc = put(source, there, &simulated, err);
+		if (rc != 0)
+			return rc;
 	}
 
 	return 0;
@@ -187,8 +187,8 @@ static int merge(const char *target, const char *sim, uint32_t depth, struct err
 		return err_set(err, -code, "cannot mount on '%s': %s", target, err_describe(-code));
 	}
 
-	int result = put_real(old, target, sim, depth, err);
-	return result == 0 ? put_simulated(target, sim, err) : result;
+	int rc = put_real(old, target, sim, depth, err);
+	return rc == 0 ? put_simulated(target, sim, err) : rc;
 }
 
 /*
@@ -225,23 +225,23 @@ int sim_mounts_enter(const char *root, struct err *err)
 	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
 		return err_set(err, -errno, "cannot make the mounts of this program its own");
 
-	int result = 0;
+	int rc = 0;
 
 	static const char *const whole[] = {"/proc/driver", "/proc/devices"};
 
-	for (size_t i = 0; result == 0 && i < sizeof(whole) / sizeof(*whole); i++) {
-		result = file_path(path, err, "%s%s", root, whole[i]);
-		if (result == 0)
-			result = bind(path, whole[i], err);
+	for (size_t i = 0; rc == 0 && i < sizeof(whole) / sizeof(*whole); i++) {
+		rc = file_path(path, err, "%s%s", root, whole[i]);
+		if (rc == 0)
+			rc = bind(path, whole[i], err);
 	}
 
 	static const char *const side_by_side[] = {"/sys", "/dev"};
 
-	for (size_t i = 0; result == 0 && i < sizeof(side_by_side) / sizeof(*side_by_side); i++) {
-		result = file_path(path, err, "%s%s", root, side_by_side[i]);
-		if (result == 0)
-			result = merge(side_by_side[i], path, 0, err);
+	for (size_t i = 0; rc == 0 && i < sizeof(side_by_side) / sizeof(*side_by_side); i++) {
+		rc = file_path(path, err, "%s%s", root, side_by_side[i]);
+		if (rc == 0)
+			rc = merge(side_by_side[i], path, 0, err);
 	}
 
-	return result == 0 ? put_cdi(root, err) : result;
+	return rc == 0 ? put_cdi(root, err) : rc;
 }

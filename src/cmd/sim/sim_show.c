@@ -507,10 +507,10 @@ static int show_run(const struct cmd_call *call)
 		return show_table(machine, target.gpu);
 
 	json_t *json = show_json(machine, target.gpu);
-	int result = table_print_json(json, stdout, NULL);
+	int rc = table_print_json(json, stdout, NULL);
 
 	json_decref(json);
-	return result == 0 ? SIM_EXIT_OK : SIM_EXIT_FAILED;
+	return rc == 0 ? SIM_EXIT_OK : SIM_EXIT_FAILED;
 }
 
 static const struct cmd_exit_row exits[] = {SIM_EXIT_ROWS, {0, NULL}};

@@ -206,10 +206,10 @@ static int status_run(const struct cmd_call *call)
 		    (json_int_t)machine->tick);
 
 		sim_state_read_done(state);
-		int result = table_print_json(json, stdout, NULL);
+		int rc = table_print_json(json, stdout, NULL);
 
 		json_decref(json);
-		return result == 0 ? SIM_EXIT_OK : SIM_EXIT_FAILED;
+		return rc == 0 ? SIM_EXIT_OK : SIM_EXIT_FAILED;
 	}
 
 	printf("simulated machine running: %s, %u GPUs (%u not well), %u processes, driver %s %s\n",
@@ -327,7 +327,7 @@ static int profiles_run(const struct cmd_call *call)
 		return sim_exit_with(call, &error);
 	}
 
-	int result = SIM_EXIT_OK;
+	int rc = SIM_EXIT_OK;
 
 	for (int i = 0; i < count; i++) {
 		const struct sim_options how = {0};
@@ -335,9 +335,9 @@ static int profiles_run(const struct cmd_call *call)
 		*strrchr(list[i]->d_name, '.') = '\0';
 		if (sim_profile_load(list[i]->d_name, &how, machine, &error) == 0) {
 			if (profiles_add(list[i]->d_name, machine, table, profiles) != 0)
-				result = SIM_EXIT_FAILED;
+				rc = SIM_EXIT_FAILED;
 		} else {
-			result = sim_exit_with(call, &error);
+			rc = sim_exit_with(call, &error);
 		}
 
 		free(list[i]);
@@ -349,7 +349,7 @@ static int profiles_run(const struct cmd_call *call)
 			   : table_print(table, stdout, table_width(stdout), NULL) == 0;
 
 	json_decref(profiles);
-	return printed ? result : SIM_EXIT_FAILED;
+	return printed ? rc : SIM_EXIT_FAILED;
 }
 
 static const struct option_row profiles_rows[] = {

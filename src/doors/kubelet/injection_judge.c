@@ -80,9 +80,9 @@ int injection_config_parse(const char *text, size_t length, struct injection_run
 			   struct err *err)
 {
 	_cleanup_(injection_yaml_free) struct yaml *yaml = NULL;
-	int result = yaml_parse(text, length, "configuration of the container runtime", &yaml, err);
-	if (result < 0)
-		return result;
+	int rc = yaml_parse(text, length, "configuration of the container runtime", &yaml, err);
+	if (rc < 0)
+		return rc;
 
 	const struct yaml_node *crio = yaml_get(yaml_root(yaml), "crio");
 

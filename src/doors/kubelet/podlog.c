@@ -190,8 +190,8 @@ static int podlog_read_directory(const char *root, const char *directory,
 				 struct podlog_list *list)
 {
 	char path[FILE_PATH_MAX];
-	int result = file_path(path, NULL, "%s%s", root, directory);
-	_cleanup_closedir_ DIR *dir = result == 0 ? opendir(path) : NULL;
+	int rc = file_path(path, NULL, "%s%s", root, directory);
+	_cleanup_closedir_ DIR *dir = rc == 0 ? opendir(path) : NULL;
 	const struct dirent *entry;
 
 	list->is_there = dir != NULL;

@@ -235,12 +235,12 @@ static void podresources_on_reply(const ProtobufCMessage *message, void *context
 	struct podresources *podresources = context;
 	struct podresources_table table;
 	struct err err = {0};
-	int result =
+	int rc =
 	    podresources_table_make((const V1__ListPodResourcesResponse *)message, &table, &err);
 	bool is_new = strcmp(podresources->problem, err.text) != 0;
 
 	(void)snprintf(podresources->problem, sizeof(podresources->problem), "%s", err.text);
-	if (result == 0) {
+	if (rc == 0) {
 		is_new |= !podresources->is_known;
 		podresources->is_known = true;
 		is_new |= !podresources_table_is_same(&podresources->table, &table);
@@ -353,16 +353,16 @@ int podresources_open(const struct podresources_options *options, struct podreso
 	if (options->period_ns == 0)
 		podresources->options.period_ns = PODRESOURCES_PERIOD_NS;
 
-	int result = file_path(podresources->socket, err, "%s", options->socket);
-	if (result == 0) {
+	int rc = file_path(podresources->socket, err, "%s", options->socket);
+	if (rc == 0) {
 		podresources->next =
 		    loop_timer_new(options->loop, podresources_on_next, podresources, err);
-		result = podresources->next ? 0 : -ENOMEM;
+		rc = podresources->next ? 0 : -ENOMEM;
 	}
 
-	if (result < 0) {
+	if (rc < 0) {
 		free(podresources);
-		return result;
+		return rc;
 	}
 
 	loop_timer_start(podresources->next, 0);

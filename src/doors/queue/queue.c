@@ -19,12 +19,12 @@
 
 static void queue_op_drain(struct queue *queue);
 
-static void queue_op_done(void *context, int result)
+static void queue_op_done(void *context, int rc)
 {
 	struct queue_op *op = context;
 	struct queue *queue = op->queue;
 	queue->ops--;
-	op->done(op, result); /* may free the operation */
+	op->done(op, rc); /* may free the operation */
 	queue_op_drain(queue);
 }
 
@@ -77,7 +77,7 @@ static int queue_give_back_work(struct queue_op *op)
 	return 0;
 }
 
-static void queue_give_back_done(struct queue_op *op, int result)
+static void queue_give_back_done(struct queue_op *op, int rc)
 {
 	struct queue *queue = op->queue;
 	queue->is_giving_back = false;

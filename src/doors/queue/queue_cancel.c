@@ -58,7 +58,7 @@ static void queue_cancel_tell(struct queue_run *run)
 	queue_control_cancel(run);
 }
 
-static void queue_cancel_done(struct queue_op *op, int result)
+static void queue_cancel_done(struct queue_op *op, int rc)
 {
 	struct queue_run *run = queue_run_of(op);
 	struct queue_job *job = run->owner;
@@ -67,9 +67,9 @@ static void queue_cancel_done(struct queue_op *op, int result)
 	if (job->queue->closing)
 		return;
 
-	if (result < 0) {
-		if (result == -ENOSPC || result == -EROFS || result == -EIO || result == -EDQUOT)
-			queue_storage_failed(job->queue, result, op->err.text);
+	if (rc < 0) {
+		if (rc == -ENOSPC || rc == -EROFS || rc == -EIO || rc == -EDQUOT)
+			queue_storage_failed(job->queue, rc, op->err.text);
 		run->cancel_wanted = false;
 		if (!run->look)
 			queue_control_connect(run);
@@ -82,7 +82,7 @@ static void queue_cancel_done(struct queue_op *op, int result)
 				       " is cancelled cannot be written down",
 				       job->job.id);
 
-		queue_cancel_answer(run, result, job->job.state, false, &op->err);
+		queue_cancel_answer(run, rc, job->job.state, false, &op->err);
 		queue_step(job);
 		return;
 	}
@@ -126,7 +126,7 @@ static int queue_drop_work(struct queue_op *op)
 	return rc;
 }
 
-static void queue_drop_done(struct queue_op *op, int result)
+static void queue_drop_done(struct queue_op *op, int rc)
 {
 	struct queue_run *run = queue_run_of(op);
 	struct queue_job *job = run->owner;
@@ -136,15 +136,15 @@ static void queue_drop_done(struct queue_op *op, int result)
 	if (queue->closing)
 		return;
 
-	if (result == 0) {
+	if (rc == 0) {
 		run->cancel_durable = true;
 		queue_finish(run);
 		return;
 	}
 
-	if (result == -ENOSPC || result == -EROFS || result == -EIO || result == -EDQUOT)
-		queue_storage_failed(queue, result, op->err.text);
-	queue_cancel_answer(run, result, job->job.state, false, &op->err);
+	if (rc == -ENOSPC || rc == -EROFS || rc == -EIO || rc == -EDQUOT)
+		queue_storage_failed(queue, rc, op->err.text);
+	queue_cancel_answer(run, rc, job->job.state, false, &op->err);
 	job->run = queue_run_free(run);
 	queue_kick(queue);
 }
@@ -187,11 +187,11 @@ static void queue_final_each(const struct job *job, const struct queue_attempt *
 	final->found = true;
 }
 
-static void queue_final_done(int result, const struct err *err, void *context)
+static void queue_final_done(int rc, const struct err *err, void *context)
 {
 	struct queue_final *final = context;
 	if (final->caller.done)
-		final->caller.done(final->found ? 0 : result, final->state, final->found, err,
+		final->caller.done(final->found ? 0 : rc, final->state, final->found, err,
 				   final->caller.context);
 	free(final);
 }

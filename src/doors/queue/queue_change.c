@@ -93,15 +93,14 @@ static struct queue_change *change_free(struct queue_change *change)
 static void change_next(struct queue *queue);
 
 /* It is over; `changed` jobs are other ones now. */
-static void change_over(struct queue_change *change, int result, size_t changed,
-			const struct err *err)
+static void change_over(struct queue_change *change, int rc, size_t changed, const struct err *err)
 {
 	struct queue *queue = change->op.queue;
 	queue->changes = change->next;
 	if (!queue->changes)
 		queue->changes_end = &queue->changes;
 	if (change->done)
-		change->done(result, changed, result < 0 ? err : NULL, change->context);
+		change->done(rc, changed, rc < 0 ? err : NULL, change->context);
 	(void)change_free(change);
 	change_next(queue);
 }
@@ -359,10 +358,10 @@ static int change_again_work(struct queue_op *op)
 
 /* --- on the loop ----------------------------------------------------------------------------- */
 
-static void change_failed(struct queue *queue, int result, const char *text)
+static void change_failed(struct queue *queue, int rc, const char *text)
 {
-	if (result == -ENOSPC || result == -EROFS || result == -EIO || result == -EDQUOT)
-		queue_storage_failed(queue, result, text);
+	if (rc == -ENOSPC || rc == -EROFS || rc == -EIO || rc == -EDQUOT)
+		queue_storage_failed(queue, rc, text);
 }
 
 /* One of the jobs is what it was to become. */
@@ -392,7 +391,7 @@ static void change_cancel_over(struct queue_change *change)
 		change_over(change, change->result, change->cancelled, &change->failure);
 }
 
-static void change_done(struct queue_op *op, int result)
+static void change_done(struct queue_op *op, int rc)
 {
 	struct queue_change *change = (struct queue_change *)op;
 	struct queue *queue = op->queue;
@@ -411,7 +410,7 @@ static void change_done(struct queue_op *op, int result)
 		return;
 	}
 
-	if (result == 0) {
+	if (rc == 0) {
 		struct queue_job *first = queue_job_find(queue, change->jobs[0].id);
 
 		queue_storage_worked(queue);
@@ -421,7 +420,7 @@ static void change_done(struct queue_op *op, int result)
 		for (size_t i = 0; i < count; i++)
 			change_apply(queue, &change->jobs[i], &change->arrays[i]);
 	} else {
-		change_failed(queue, result, op->err.text);
+		change_failed(queue, rc, op->err.text);
 
 		for (size_t i = 0; i < count; i++) {
 			struct queue_job *job = queue_job_find(queue, change->jobs[i].id);
@@ -429,27 +428,27 @@ static void change_done(struct queue_op *op, int result)
 				queue_step(job); /* somebody may have cancelled it */
 		}
 
-		if (change->kind == CHANGE_DOOM && result != -ENOSPC && result != -EROFS)
+		if (change->kind == CHANGE_DOOM && rc != -ENOSPC && rc != -EROFS)
 			log_write(queue->options.log, LOG_LEVEL_WARNING, NULL,
 				  "cancelling jobs: %s", op->err.text);
 	}
 
-	if (result < 0 && change->kind == CHANGE_DOOM) /* a pass would try it again at once */
+	if (rc < 0 && change->kind == CHANGE_DOOM) /* a pass would try it again at once */
 		loop_timer_start(queue->backoff_timer, QUEUE_RETRY_MAX_NS);
 	else
 		queue_kick(queue);
 
 	if (change->kind == CHANGE_CANCEL) {
 		change->is_stored = true;
-		change->cancelled += result == 0 ? count : 0;
-		change->result = result < 0 ? result : change->result;
-		change->failure = result < 0 ? op->err : change->failure;
+		change->cancelled += rc == 0 ? count : 0;
+		change->result = rc < 0 ? rc : change->result;
+		change->failure = rc < 0 ? op->err : change->failure;
 		change_cancel_over(change);
 
 		return;
 	}
 
-	change_over(change, result, count, &op->err);
+	change_over(change, rc, count, &op->err);
 }
 
 static void change_again_done(struct queue_op *op, int result)
@@ -495,21 +494,21 @@ static void change_again_done(struct queue_op *op, int result)
 }
 
 /* They count as if they were submitted. */
-static void change_again_looked(struct queue_op *op, int result)
+static void change_again_looked(struct queue_op *op, int rc)
 {
 	struct queue_change *change = (struct queue_change *)op;
 	struct queue *queue = op->queue;
 
-	if (result < 0)
-		change_failed(queue, result, op->err.text);
+	if (rc < 0)
+		change_failed(queue, rc, op->err.text);
 	else if (queue->closing)
-		result = err_set(&op->err, -ESHUTDOWN, "the agent is ending");
+		rc = err_set(&op->err, -ESHUTDOWN, "the agent is ending");
 	else
-		result = queue_account_submit(queue, change->jobs[0].uid, change->count,
-					      change->all_bytes, &op->err);
+		rc = queue_account_submit(queue, change->jobs[0].uid, change->count,
+					  change->all_bytes, &op->err);
 
-	if (result < 0) {
-		change_over(change, result, 0, &op->err);
+	if (rc < 0) {
+		change_over(change, rc, 0, &op->err);
 		return;
 	}
 
@@ -635,15 +634,15 @@ static int change_doom_begin(struct queue_change *change, struct err *err)
 	return rc;
 }
 
-static void change_cancelled(int result, enum job_state state, bool was_final,
-			     const struct err *err, void *context)
+static void change_cancelled(int rc, enum job_state state, bool was_final, const struct err *err,
+			     void *context)
 {
 	struct queue_change *change = context;
 	change->running--;
-	change->cancelled += result == 0;
+	change->cancelled += rc == 0;
 
-	if (result < 0) {
-		change->result = result;
+	if (rc < 0) {
+		change->result = rc;
 		if (err)
 			change->failure = *err;
 	}

@@ -362,21 +362,21 @@ void queue_job_ended(struct queue_job *job, const struct job *ended,
 	queue_kick(queue);
 }
 
-static void queue_inspect_failed(struct queue_run *run, int result)
+static void queue_inspect_failed(struct queue_run *run, int rc)
 {
 	struct queue_op *op = &run->op;
 	struct queue_job *job = run->owner;
 	struct queue *queue = job->queue;
 
-	if (result == -EALREADY &&
+	if (rc == -EALREADY &&
 	    job_state_is_final(
 		run->ended.state)) { /* entered by an operation that was thought to have failed */
 		queue_finish(run);
 		return;
 	}
 
-	if (result == -ENOSPC || result == -EROFS || result == -EIO || result == -EDQUOT)
-		queue_storage_failed(queue, result, op->err.text);
+	if (rc == -ENOSPC || rc == -EROFS || rc == -EIO || rc == -EDQUOT)
+		queue_storage_failed(queue, rc, op->err.text);
 	else
 		log_write(queue->options.log, LOG_LEVEL_WARNING, NULL, "job %" PRIu64 ": %s",
 			  job->job.id, op->err.text);
@@ -387,7 +387,7 @@ static void queue_inspect_failed(struct queue_run *run, int result)
 	queue_inspect_later(run);
 }
 
-static void queue_inspect_done(struct queue_op *op, int result)
+static void queue_inspect_done(struct queue_op *op, int rc)
 {
 	struct queue_run *run = queue_run_of(op);
 	struct queue_job *job = run->owner;
@@ -396,8 +396,8 @@ static void queue_inspect_done(struct queue_op *op, int result)
 	free(take_ptr(run->text));
 	if (job->queue->closing)
 		return;
-	if (result < 0) {
-		queue_inspect_failed(run, result);
+	if (rc < 0) {
+		queue_inspect_failed(run, rc);
 		return;
 	}
 

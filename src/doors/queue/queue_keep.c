@@ -226,7 +226,7 @@ static void keep_judge(struct queue_keeper *keeper)
 		queue_history_done(history);
 }
 
-static void queue_keep_done(struct queue_op *op, int result)
+static void queue_keep_done(struct queue_op *op, int rc)
 {
 	struct queue_keeper *keeper = (struct queue_keeper *)op;
 	struct queue *queue = op->queue;
@@ -234,10 +234,10 @@ static void queue_keep_done(struct queue_op *op, int result)
 	keeper->is_running = false;
 	if (queue->closing)
 		return;
-	if (result < 0)
+	if (rc < 0)
 		log_write(queue->options.log, LOG_LEVEL_WARNING, NULL, "clearing up the queue: %s",
 			  op->err.text);
-	if (result == 0 && !keeper->more && keeper->is_listed && keeper->place == keeper->count)
+	if (rc == 0 && !keeper->more && keeper->is_listed && keeper->place == keeper->count)
 		keep_judge(keeper);
 
 	if (keeper->more) {
@@ -260,7 +260,7 @@ static void queue_keep_done(struct queue_op *op, int result)
 	keeper->done = NULL;
 
 	if (done)
-		done(result, keeper->forgotten, result < 0 ? &op->err : NULL, keeper->context);
+		done(rc, keeper->forgotten, rc < 0 ? &op->err : NULL, keeper->context);
 	keeper->forgotten = 0;
 
 	int64_t left_ns = keeper->next_unix_ns - clock_unix_ns();

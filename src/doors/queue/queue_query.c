@@ -223,12 +223,12 @@ static bool queue_question_more(struct queue_question *question)
 	return true;
 }
 
-static void queue_question_done(struct queue_op *op, int result)
+static void queue_question_done(struct queue_op *op, int rc)
 {
 	struct queue_question *question = (struct queue_question *)op;
 	struct queue *queue = op->queue;
 
-	if (result == 0 && !queue->closing && queue_question_more(question))
+	if (rc == 0 && !queue->closing && queue_question_more(question))
 		return;
 
 	for (struct queue_question **at = &queue->questions; *at; at = &(*at)->next) {
@@ -239,21 +239,21 @@ static void queue_question_done(struct queue_op *op, int result)
 	}
 
 	if (queue->closing)
-		result = err_set(&op->err, -ESHUTDOWN, "the agent is ending");
+		rc = err_set(&op->err, -ESHUTDOWN, "the agent is ending");
 
 	void *context = question->query.context;
-	const struct err *err = result < 0 ? &op->err : NULL;
+	const struct err *err = rc < 0 ? &op->err : NULL;
 
-	if (result == 0 && !question->is_spec)
+	if (rc == 0 && !question->is_spec)
 		queue_answers_tell(question, question->answers, question->count);
 
 	if (!question->is_forgotten && question->whole_done)
-		question->whole_done(result, result == 0 ? &question->spec : NULL, question->past,
-				     result == 0 ? question->past_count : 0, err, context);
+		question->whole_done(rc, rc == 0 ? &question->spec : NULL, question->past,
+				     rc == 0 ? question->past_count : 0, err, context);
 	else if (!question->is_forgotten && question->is_spec)
-		question->spec_done(result, result == 0 ? &question->spec : NULL, err, context);
+		question->spec_done(rc, rc == 0 ? &question->spec : NULL, err, context);
 	else if (!question->is_forgotten)
-		question->query.done(result, err, context);
+		question->query.done(rc, err, context);
 
 	(void)queue_question_free(question);
 }

@@ -73,22 +73,22 @@ static int queue_drain_work(struct queue_op *op)
 	return rc;
 }
 
-static void queue_drain_done(struct queue_op *op, int result)
+static void queue_drain_done(struct queue_op *op, int rc)
 {
 	struct queue_draining *draining = (struct queue_draining *)op;
 	struct queue *queue = op->queue;
 
-	if (result == 0) {
+	if (rc == 0) {
 		queue->is_drained = draining->is_draining;
 		queue_storage_worked(queue);
 		queue_kick(queue);
 		queue_changed(queue);
-	} else if (result == -ENOSPC || result == -EROFS || result == -EIO || result == -EDQUOT) {
-		queue_storage_failed(queue, result, op->err.text);
+	} else if (rc == -ENOSPC || rc == -EROFS || rc == -EIO || rc == -EDQUOT) {
+		queue_storage_failed(queue, rc, op->err.text);
 	}
 
 	if (draining->done)
-		draining->done(result, result < 0 ? &op->err : NULL, draining->context);
+		draining->done(rc, rc < 0 ? &op->err : NULL, draining->context);
 	free(draining);
 }
 

@@ -366,7 +366,7 @@ static void queue_start_failed(struct queue_run *run, const struct err *err)
 	queue_put_back(job, JOB_REASON_BACKOFF, "it cannot be started now", err->text, true);
 }
 
-static void queue_start_done(struct queue_op *op, int result)
+static void queue_start_done(struct queue_op *op, int rc)
 {
 	struct queue_run *run = queue_run_of(op);
 	struct queue_job *job = run->owner;
@@ -383,18 +383,18 @@ static void queue_start_done(struct queue_op *op, int result)
 	free(take_ptr(run->text));
 	queue_forget_plans(run);
 
-	if (result == -EALREADY) { /* its end was entered, and we were told that it was not */
+	if (rc == -EALREADY) { /* its end was entered, and we were told that it was not */
 		queue_cancel_answer(run, 0, JOB_CANCELLED, true, NULL);
 		queue_job_remove(job);
 		queue_changed(queue);
 		return;
 	}
 
-	if (result < 0) {
+	if (rc < 0) {
 		/* Whether the record is there is not known: that of the next attempt replaces it,
 		 * and after a crash it is found void. */
-		if (result == -ENOSPC || result == -EROFS || result == -EIO || result == -EDQUOT)
-			queue_storage_failed(queue, result, op->err.text);
+		if (rc == -ENOSPC || rc == -EROFS || rc == -EIO || rc == -EDQUOT)
+			queue_storage_failed(queue, rc, op->err.text);
 		queue_start_failed(run, &op->err);
 		return;
 	}

@@ -331,7 +331,7 @@ static void queue_submission_add(struct queue_submission *submission)
 	submission->other_count = 0;
 }
 
-static void queue_accept_done(struct queue_op *op, int result)
+static void queue_accept_done(struct queue_op *op, int rc)
 {
 	struct queue_accept *accept = (struct queue_accept *)op;
 	struct queue *queue = op->queue;

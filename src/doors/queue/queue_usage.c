@@ -22,12 +22,12 @@ static int queue_usage_work(struct queue_op *op)
 	return store_usage(op->queue->store, &self->window, &self->usage, &op->err);
 }
 
-static void queue_usage_done(struct queue_op *op, int result)
+static void queue_usage_done(struct queue_op *op, int rc)
 {
 	struct queue_usage_op *self = (struct queue_usage_op *)op;
 	if (op->queue->closing)
-		result = err_set(&op->err, -ESHUTDOWN, "the agent is ending");
-	self->done(result, &self->usage, result < 0 ? &op->err : NULL, self->context);
+		rc = err_set(&op->err, -ESHUTDOWN, "the agent is ending");
+	self->done(rc, &self->usage, rc < 0 ? &op->err : NULL, self->context);
 	account_give(op->queue->account, ACCOUNT_QUERIES, self->uid, 1);
 	store_usage_done(&self->usage);
 	free(self);

@@ -42,10 +42,10 @@ static int ports_work(void *context)
 	return 0;
 }
 
-static void ports_on_done(void *context, int result)
+static void ports_on_done(void *context, int rc)
 {
 	struct rdma_ports *ports = context;
-	(void)result; /* 0: what cannot be read is unknown */
+	(void)rc; /* 0: what cannot be read is unknown */
 	ports->is_reading = false;
 	ports->count = ports->next_count;
 	memcpy(ports->port, ports->next, ports->count * sizeof(ports->port[0]));

@@ -41,14 +41,14 @@ static int ready_files_load(struct ready_files_pass *pass)
 	struct err why = {0};
 
 	buf_init(&text, READY_RECORD_SIZE_MAX);
-	int result = file_read(pass->wish->state_path, &text, &why);
-	if (result == 0)
-		result = ready_record_parse(buf_text(&text), text.length, &pass->record, &why);
-	pass->out->record_was_damaged = result == -EINVAL || result == -E2BIG || result == -EFBIG;
-	if (result == 0 || result == -ENOENT || pass->out->record_was_damaged)
+	int rc = file_read(pass->wish->state_path, &text, &why);
+	if (rc == 0)
+		rc = ready_record_parse(buf_text(&text), text.length, &pass->record, &why);
+	pass->out->record_was_damaged = rc == -EINVAL || rc == -E2BIG || rc == -EFBIG;
+	if (rc == 0 || rc == -ENOENT || pass->out->record_was_damaged)
 		return 0;
 
-	return err_set(pass->err, result, "%s", why.text);
+	return err_set(pass->err, rc, "%s", why.text);
 }
 
 /* Ours as it is now: written by us, and by nobody since. */
@@ -142,10 +142,10 @@ static int ready_files_save(struct ready_files_pass *pass)
 {
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, READY_RECORD_SIZE_MAX);
-	int result = ready_record_format(&pass->next, &text, pass->err);
-	return result < 0 ? result
-			  : file_write_atomic(pass->wish->state_path, buf_text(&text), text.length,
-					      0600, pass->err);
+	int rc = ready_record_format(&pass->next, &text, pass->err);
+	return rc < 0 ? rc
+		      : file_write_atomic(pass->wish->state_path, buf_text(&text), text.length,
+					  0600, pass->err);
 }
 
 static int ready_files_remove(struct ready_files_pass *pass, const char *name)
@@ -168,9 +168,9 @@ static bool ready_files_is_wanted(const struct ready_files_pass *pass, enum read
 /* Which are to be written; those of ours that stay go into the next record, the rest goes. */
 static int ready_files_sort(struct ready_files_pass *pass, bool writes[READY_COUNT])
 {
-	int result = 0;
+	int rc = 0;
 
-	for (enum ready_what what = 0; what < READY_COUNT && result == 0; what++) {
+	for (enum ready_what what = 0; what < READY_COUNT && rc == 0; what++) {
 		struct stat status;
 		const char *name = ready_name(what);
 		bool is_ours = ready_files_is_ours(pass, name, &status);
@@ -185,27 +185,27 @@ static int ready_files_sort(struct ready_files_pass *pass, bool writes[READY_COU
 		pass->out->is_there[what] = is_wanted && is_right;
 
 		if (is_ours && is_wanted) /* also of one that is replaced: until then it is ours */
-			result = ready_record_add(&pass->next, name, &status, pass->err);
+			rc = ready_record_add(&pass->next, name, &status, pass->err);
 		else if (is_ours)
-			result = ready_files_remove(pass, name);
+			rc = ready_files_remove(pass, name);
 	}
 
-	return result;
+	return rc;
 }
 
 static int ready_files_put(struct ready_files_pass *pass, const bool writes[READY_COUNT])
 {
-	int result = 0;
+	int rc = 0;
 	uint32_t count = 0;
-	for (enum ready_what what = 0; what < READY_COUNT && result == 0; what++) {
+	for (enum ready_what what = 0; what < READY_COUNT && rc == 0; what++) {
 		if (writes[what]) {
-			result = ready_files_prepare(pass, what);
+			rc = ready_files_prepare(pass, what);
 			count++;
 		}
 	}
 
-	if (result == 0 && (count > 0 || pass->out->removed > 0))
-		result = ready_files_save(pass);
+	if (rc == 0 && (count > 0 || pass->out->removed > 0))
+		rc = ready_files_save(pass);
 
 	for (enum ready_what what = 0; what < READY_COUNT; what++) {
 		char name[READY_NAME_MAX];
@@ -214,10 +214,10 @@ static int ready_files_put(struct ready_files_pass *pass, const bool writes[READ
 			continue;
 
 		ready_files_temporary(what, name);
-		if (result == 0 &&
+		if (rc == 0 &&
 		    renameat(pass->directory, name, pass->directory, ready_name(what)) < 0)
-			result = ready_files_fail(pass, "write", ready_name(what));
-		if (result < 0) {
+			rc = ready_files_fail(pass, "write", ready_name(what));
+		if (rc < 0) {
 			(void)unlinkat(pass->directory, name, 0); /* it may not be there */
 			continue;
 		}
@@ -226,7 +226,7 @@ static int ready_files_put(struct ready_files_pass *pass, const bool writes[READ
 		pass->out->written++;
 	}
 
-	return result;
+	return rc;
 }
 
 /* --- the directory --------------------------------------------------------------------------- */
@@ -256,9 +256,9 @@ static int ready_files_open(struct ready_files_pass *pass)
 	if (!is_there && !ready_files_wants_any(pass->wish))
 		return 1;
 
-	int result = is_there ? 0 : file_mkdirs(pass->path, 0755, pass->err);
-	if (result < 0)
-		return result;
+	int rc = is_there ? 0 : file_mkdirs(pass->path, 0755, pass->err);
+	if (rc < 0)
+		return rc;
 
 	pass->directory = open(pass->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return pass->directory >= 0 ? 0 : ready_files_fail(pass, "open", "");
@@ -271,19 +271,19 @@ int ready_files_run(const struct ready_files_wish *wish, struct ready_files_repo
 	bool writes[READY_COUNT] = {false};
 
 	*out = (struct ready_files_report){.written = 0};
-	int result = file_path(pass.path, err, "%s" READY_DIRECTORY, wish->root);
-	if (result == 0)
-		result = ready_files_load(&pass);
-	if (result == 0)
-		result = ready_files_open(&pass);
+	int rc = file_path(pass.path, err, "%s" READY_DIRECTORY, wish->root);
+	if (rc == 0)
+		rc = ready_files_load(&pass);
+	if (rc == 0)
+		rc = ready_files_open(&pass);
 
-	if (result == 0)
-		result = ready_files_find_foreign(&pass);
-	if (result == 0)
-		result = ready_files_sort(&pass, writes);
-	if (result == 0)
-		result = ready_files_put(&pass, writes);
+	if (rc == 0)
+		rc = ready_files_find_foreign(&pass);
+	if (rc == 0)
+		rc = ready_files_sort(&pass, writes);
+	if (rc == 0)
+		rc = ready_files_put(&pass, writes);
 	cleanup_close_fn(&pass.directory);
 
-	return result < 0 ? result : 0;
+	return rc < 0 ? rc : 0;
 }

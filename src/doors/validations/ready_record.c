@@ -51,19 +51,19 @@ int ready_record_format(const struct ready_record *record, struct buf *out, stru
 {
 	_cleanup_(ready_record_free) json_t *root = json_pack("{s:[]}", "files");
 	json_t *files = json_object_get(root, "files");
-	int result = root ? 0 : -ENOMEM;
+	int rc = root ? 0 : -ENOMEM;
 
-	for (uint32_t i = 0; result == 0 && i < record->count; i++) {
+	for (uint32_t i = 0; rc == 0 && i < record->count; i++) {
 		const struct ready_record_file *file = &record->files[i];
 		/* A number of JSON has 63 bits here: inodes of every file system have fewer. */
 		json_t *entry =
 		    json_pack("{s:s, s:I, s:I}", "name", file->name, "inode",
 			      (json_int_t)file->inode, "mtime_ns", (json_int_t)file->mtime_ns);
 
-		result = json_array_append_new(files, entry) == 0 ? 0 : -ENOMEM;
+		rc = json_array_append_new(files, entry) == 0 ? 0 : -ENOMEM;
 	}
 
-	_cleanup_free_ char *text = result == 0 ? json_dumps(root, JSON_INDENT(1)) : NULL;
+	_cleanup_free_ char *text = rc == 0 ? json_dumps(root, JSON_INDENT(1)) : NULL;
 	if (!text || buf_add_text(out, text) < 0 || buf_add_text(out, "\n") < 0)
 		return err_set(err, -ENOMEM, "out of memory for the record of validation files");
 

@@ -158,7 +158,7 @@ int digest_tags(const char *text, size_t length, json_t *facts, struct err *err)
 	_cleanup_json_ json_t *json = object_load(text, length, err);
 	const json_t *tag;
 	size_t i;
-	int result = 0;
+	int rc = 0;
 
 	if (!json)
 		return err->code;
@@ -168,12 +168,12 @@ int digest_tags(const char *text, size_t length, json_t *facts, struct err *err)
 	json_array_foreach(digest_get(json, "status", "tags"), i, tag)
 
 	{
-		if (result == 0)
-			result = digest_keep(facts, "tags",
-					     json_string(digest_text(tag, "tag", NULL)), err);
+		if (rc == 0)
+			rc = digest_keep(facts, "tags", json_string(digest_text(tag, "tag", NULL)),
+					 err);
 	}
 
-	return result;
+	return rc;
 }
 
 /* --- lists ------------------------------------------------------------------------------------ */
@@ -223,7 +223,7 @@ int digest_daemonsets(const char *text, size_t length, json_t *facts,
 	_cleanup_json_ json_t *json = digest_load_list(text, length, out_continue, err);
 	const json_t *set;
 	size_t i;
-	int result = 0;
+	int rc = 0;
 
 	if (!json)
 		return err->code;
@@ -239,10 +239,10 @@ int digest_daemonsets(const char *text, size_t length, json_t *facts,
 		const json_t *owner =
 		    json_array_get(digest_get(set, "metadata", "ownerReferences"), 0);
 
-		if (!*component || result < 0)
+		if (!*component || rc < 0)
 			continue;
 
-		result = digest_keep(
+		rc = digest_keep(
 		    facts, "daemonsets",
 		    json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:s}", "component", component,
 			      "namespace", digest_name(set, "metadata", "namespace"), "name",
@@ -254,7 +254,7 @@ int digest_daemonsets(const char *text, size_t length, json_t *facts,
 		    err);
 	}
 
-	return result;
+	return rc;
 }
 
 /* Resources of device plugins have a domain; those of Kubernetes itself are others' business. */
@@ -290,7 +290,7 @@ int digest_nodes(const char *text, size_t length, json_t *facts,
 	_cleanup_json_ json_t *json = digest_load_list(text, length, out_continue, err);
 	const json_t *node;
 	size_t i;
-	int result = 0;
+	int rc = 0;
 
 	if (!json)
 		return err->code;
@@ -307,15 +307,15 @@ int digest_nodes(const char *text, size_t length, json_t *facts,
 		_cleanup_json_ json_t *lacks = digest_lacks(node);
 		const char *ostree =
 		    digest_text(digest_get(node, "metadata", "labels"), DIGEST_OSTREE, NULL);
-		if (result == 0 && (json_array_size(lacks) > 0 || *ostree))
-			result = digest_keep(facts, "nodes",
-					     json_pack("{s:s, s:s, s:O}", "name",
-						       digest_name(node, "metadata", "name"),
-						       "ostree", ostree, "lacks", lacks),
-					     err);
+		if (rc == 0 && (json_array_size(lacks) > 0 || *ostree))
+			rc = digest_keep(facts, "nodes",
+					 json_pack("{s:s, s:s, s:O}", "name",
+						   digest_name(node, "metadata", "name"), "ostree",
+						   ostree, "lacks", lacks),
+					 err);
 	}
 
-	return result;
+	return rc;
 }
 
 /* When it was seen last, as text that can be compared. */
@@ -397,7 +397,7 @@ int digest_policies(const char *text, size_t length, const char *kind, json_t *f
 	_cleanup_json_ json_t *json = digest_load_list(text, length, NULL, err);
 	const json_t *policy;
 	size_t i;
-	int result = 0;
+	int rc = 0;
 
 	if (!json)
 		return err->code;
@@ -405,8 +405,8 @@ int digest_policies(const char *text, size_t length, const char *kind, json_t *f
 	json_array_foreach(json_object_get(json, "items"), i, policy)
 
 	{
-		if (result == 0)
-			result = digest_keep(
+		if (rc == 0)
+			rc = digest_keep(
 			    facts, "operators",
 			    json_pack("{s:s, s:s, s:o, s:o}", "kind", kind, "name",
 				      digest_name(policy, "metadata", "name"), "on",
@@ -415,5 +415,5 @@ int digest_policies(const char *text, size_t length, const char *kind, json_t *f
 			    err);
 	}
 
-	return result;
+	return rc;
 }

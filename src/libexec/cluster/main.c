@@ -82,22 +82,22 @@ static int main_ask(struct cluster *cluster, const char *path, char *body, struc
 	    .end = main_on_end,
 	    .context = cluster,
 	};
-	int result = 0;
+	int rc = 0;
 
 	buf_clear(&cluster->body);
 	cluster->is_done = false;
 	if (!client_start(cluster->client, &request))
 		return err_set(err, -EBUSY, "too many requests at once");
 
-	while (!cluster->is_done && result == 0) {
+	while (!cluster->is_done && rc == 0) {
 		short ready;
-		result = client_run(cluster->client, -1, 0, MAIN_TIMEOUT_NS, &ready, err);
+		rc = client_run(cluster->client, -1, 0, MAIN_TIMEOUT_NS, &ready, err);
 	}
 
-	if (result == 0)
+	if (rc == 0)
 		main_note_clock(cluster);
 
-	return result;
+	return rc;
 }
 
 /* "what": as in "to list nodes". Adds the problem; the others are asked all the same. */
@@ -129,10 +129,10 @@ static bool main_get(struct cluster *cluster, const char *path, char *body, cons
 	return false;
 }
 
-static void main_note_digest(struct cluster *cluster, const char *what, int result,
+static void main_note_digest(struct cluster *cluster, const char *what, int rc,
 			     const struct err *err)
 {
-	if (result < 0)
+	if (rc < 0)
 		main_note_problem(cluster, what, "", err->text);
 }
 
@@ -156,10 +156,10 @@ static void main_list(struct cluster *cluster, const char *path, const char *wha
 		if (!main_get(cluster, part, NULL, what, rule))
 			return;
 
-		int result = digest(buf_text(&cluster->body), cluster->body.length, cluster->facts,
-				    more, &err);
-		main_note_digest(cluster, what, result, &err);
-		if (result < 0 || !*more)
+		int rc = digest(buf_text(&cluster->body), cluster->body.length, cluster->facts,
+				more, &err);
+		main_note_digest(cluster, what, rc, &err);
+		if (rc < 0 || !*more)
 			return;
 	}
 
@@ -293,18 +293,18 @@ static void main_ask_tags(struct cluster *cluster)
 static int main_run(struct cluster *cluster, struct err *err)
 {
 	struct digest_groups groups;
-	int result = main_ask(cluster, "/apis", NULL, err);
+	int rc = main_ask(cluster, "/apis", NULL, err);
 	char why[ANSWER_PROBLEM_MAX];
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 	if (!answer_is_good(&cluster->answer))
 		return err_set(err, -EIO, "%s",
 			       answer_describe(&cluster->answer, "which APIs it has",
 					       "get of /apis (system:discovery)", why));
 
-	result = digest_groups(buf_text(&cluster->body), cluster->body.length, &groups, err);
-	if (result < 0)
+	rc = digest_groups(buf_text(&cluster->body), cluster->body.length, &groups, err);
+	if (rc < 0)
 		return err_wrap(err, "which APIs the server has");
 
 	(void)json_object_set_new(cluster->facts, "openshift", json_boolean(groups.openshift));
@@ -394,20 +394,20 @@ int main(int argc, char **argv)
 	cluster.access.port = getenv("KUBERNETES_SERVICE_PORT");
 	cluster.facts = json_pack("{s:[]}", "problems");
 
-	int result = cluster.facts ? sandbox_drop(&err) : err_set(&err, -ENOMEM, "out of memory");
-	if (result == 0) {
+	int rc = cluster.facts ? sandbox_drop(&err) : err_set(&err, -ENOMEM, "out of memory");
+	if (rc == 0) {
 		cluster.client = client_new(&cluster.access, &err);
-		result = cluster.client ? main_run(&cluster, &err) : err.code;
+		rc = cluster.client ? main_run(&cluster, &err) : err.code;
 	}
 
-	if (result == 0)
-		result = main_print(&cluster, &err);
+	if (rc == 0)
+		rc = main_print(&cluster, &err);
 	cluster.client = client_free(cluster.client);
 	buf_done(&cluster.body);
 	json_decref(cluster.facts);
 
-	if (result < 0)
+	if (rc < 0)
 		fprintf(stderr, "sluice-cluster: %s\n", err.text);
 
-	return result < 0 ? MAIN_EXIT_FAILED : 0;
+	return rc < 0 ? MAIN_EXIT_FAILED : 0;
 }

@@ -67,8 +67,8 @@ int docker_parse_info(const char *text, size_t length, struct docker_info *out, 
 		return err_set(err, -EINVAL, "what 'docker info' prints is no object of JSON");
 	}
 
-	int result = docker_check(info, err);
-	if (result == 0) {
+	int rc = docker_check(info, err);
+	if (rc == 0) {
 		const char *context = docker_text(json_object_get(info, "ClientInfo"), "Context");
 		*out = (struct docker_info){
 		    /* From docker 25 on; empty where CDI is not switched on. */
@@ -80,7 +80,7 @@ int docker_parse_info(const char *text, size_t length, struct docker_info *out, 
 	}
 
 	json_decref(info);
-	return result;
+	return rc;
 }
 
 /* --- command lines ---------------------------------------------------------------------------- */
@@ -95,21 +95,21 @@ static int docker_add_devices(struct words *line, const struct launch *launch,
 
 	struct edits edits = {.scan = settings->scan, .line = line};
 	char name[CHOICES_DEVICE_MAX];
-	int result = 0;
+	int rc = 0;
 
-	for (size_t i = 0; result == 0 && i < launch->grant_count; i++) {
+	for (size_t i = 0; rc == 0 && i < launch->grant_count; i++) {
 		choices_device(launch->grants[i].uuid, name);
-		result = edits_add(&edits, name, err);
+		rc = edits_add(&edits, name, err);
 	}
 
-	for (const char *at = launch->adapters; result == 0 && *at;) {
+	for (const char *at = launch->adapters; rc == 0 && *at;) {
 		size_t length = strcspn(at, ",");
 		choices_adapter(launch, at, length, name);
-		result = edits_add(&edits, name, err);
+		rc = edits_add(&edits, name, err);
 		at += length + (at[length] == ',');
 	}
 
-	return result;
+	return rc;
 }
 
 static void docker_add(struct words *line, const struct launch *launch,
@@ -157,18 +157,18 @@ int docker_run(const struct launch *launch, const struct docker_settings *settin
 	words_add(&line, "--pull=%s", spec_pull_to_string(spec->pull));
 	choices_add_name(&line, launch);
 
-	int result = docker_add_devices(&line, launch, settings, err);
+	int rc = docker_add_devices(&line, launch, settings, err);
 	docker_add(&line, launch, settings);
 
 	char **words = NULL;
 
-	if (result < 0)
+	if (rc < 0)
 		(void)words_take(&line, &words, NULL); /* to be freed */
 	else
-		result = words_take(&line, out, err);
+		rc = words_take(&line, out, err);
 
 	words_free(words);
-	return result;
+	return rc;
 }
 
 int docker_find(const struct launch *launch, char ***out, struct err *err)

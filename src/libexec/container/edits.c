@@ -37,14 +37,14 @@ static int edits_add_node(const struct edits *edits, const struct yaml_node *nod
 	const char *access = edits_text(node, "permissions");
 
 	source = *source ? source : path;
-	int result = edits_check_path(path, err);
-	if (result == 0)
-		result = edits_check_path(source, err);
-	if (result == 0)
+	int rc = edits_check_path(path, err);
+	if (rc == 0)
+		rc = edits_check_path(source, err);
+	if (rc == 0)
 		words_add_once(edits->line, "--device=%s:%s:%s", source, path,
 			       *access ? access : "rwm");
 
-	return result;
+	return rc;
 }
 
 static bool edits_has_option(const struct yaml_node *mount, const char *option)
@@ -68,14 +68,14 @@ static int edits_add_mount(const struct edits *edits, const struct yaml_node *mo
 			       "'%.20s'",
 			       target, type);
 
-	int result = edits_check_path(source, err);
-	if (result == 0)
-		result = edits_check_path(target, err);
-	if (result == 0)
+	int rc = edits_check_path(source, err);
+	if (rc == 0)
+		rc = edits_check_path(target, err);
+	if (rc == 0)
 		words_add_once(edits->line, "--mount=type=bind,source=%s,target=%s%s", source,
 			       target, edits_has_option(mount, "ro") ? ",readonly" : "");
 
-	return result;
+	return rc;
 }
 
 static int edits_add_edits(const struct edits *edits, const struct yaml_node *node, struct err *err)
@@ -89,24 +89,24 @@ static int edits_add_edits(const struct edits *edits, const struct yaml_node *no
 				       "docker 28.2 or newer, or podman, is needed",
 				       unknown[i]);
 
-	int result = 0;
+	int rc = 0;
 	const struct yaml_node *list = yaml_get(node, "env");
 	for (size_t i = 0; i < edits_count(list); i++)
 		words_add_once(edits->line, "--env=%s", list->entries[i].value->text);
 
 	list = yaml_get(node, "deviceNodes");
-	for (size_t i = 0; result == 0 && i < edits_count(list); i++)
-		result = edits_add_node(edits, list->entries[i].value, err);
+	for (size_t i = 0; rc == 0 && i < edits_count(list); i++)
+		rc = edits_add_node(edits, list->entries[i].value, err);
 
 	list = yaml_get(node, "mounts");
-	for (size_t i = 0; result == 0 && i < edits_count(list); i++)
-		result = edits_add_mount(edits, list->entries[i].value, err);
+	for (size_t i = 0; rc == 0 && i < edits_count(list); i++)
+		rc = edits_add_mount(edits, list->entries[i].value, err);
 
 	list = yaml_get(node, "additionalGids");
 	for (size_t i = 0; i < edits_count(list); i++)
 		words_add_once(edits->line, "--group-add=%s", list->entries[i].value->text);
 
-	return result;
+	return rc;
 }
 
 int edits_add(struct edits *edits, const char *name, struct err *err)
@@ -117,21 +117,20 @@ int edits_add(struct edits *edits, const char *name, struct err *err)
 		return err_set(err, -ENODEV, "the CDI device '%.128s': %s", name,
 			       scan_state_to_string(state));
 
-	int result = 0;
+	int rc = 0;
 
 	if (edits->last != file)
-		result = edits_add_edits(edits, file->document.edits, err);
+		rc = edits_add_edits(edits, file->document.edits, err);
 	edits->last = file;
 
-	if (result == 0)
-		result =
-		    edits_add_edits(edits,
-				    yaml_get(document_find(&file->document, strchr(name, '=') + 1),
-					     "containerEdits"),
-				    err);
+	if (rc == 0)
+		rc = edits_add_edits(edits,
+				     yaml_get(document_find(&file->document, strchr(name, '=') + 1),
+					      "containerEdits"),
+				     err);
 
-	if (result < 0)
+	if (rc < 0)
 		(void)err_wrap(err, "giving '%.100s' to docker", name);
 
-	return result;
+	return rc;
 }

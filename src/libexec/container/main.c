@@ -40,20 +40,20 @@ static int container_argv_docker(const struct launch *launch, const struct setti
 				 const struct scan *scan, char ***out, struct err *err)
 {
 	struct docker_info info;
-	int result = settings_ask_docker(&info, err);
-	if (result < 0)
-		return result;
+	int rc = settings_ask_docker(&info, err);
+	if (rc < 0)
+		return rc;
 
 	const char *elsewhere =
 	    settings_elsewhere(&info, settings, launch->spec.uid, getenv("DOCKER_HOST"));
 	const struct docker_settings docker = {.parent = elsewhere ? NULL : settings->parent,
 					       .scan = info.has_cdi ? NULL : scan};
 
-	result = docker_run(launch, &docker, out, err);
-	if (result == 0 && elsewhere)
+	rc = docker_run(launch, &docker, out, err);
+	if (rc == 0 && elsewhere)
 		command_tell_note(COMMAND_FD_WHY, elsewhere);
 
-	return result;
+	return rc;
 }
 
 static int container_argv(const struct launch *launch, char ***out, struct err *err)
@@ -61,14 +61,14 @@ static int container_argv(const struct launch *launch, char ***out, struct err *
 	struct settings settings;
 	uint32_t runtime = SPEC_RUNTIME_ANY;
 	_cleanup_scan_ struct scan scan = {.count = 0};
-	int result = settings_choose(launch, &runtime, err);
-	if (result == 0 && runtime == SPEC_RUNTIME_PODMAN)
-		result = settings_check_podman(err);
+	int rc = settings_choose(launch, &runtime, err);
+	if (rc == 0 && runtime == SPEC_RUNTIME_PODMAN)
+		rc = settings_check_podman(err);
 
-	if (result == 0)
-		result = settings_check_devices(launch, &scan, err);
-	if (result < 0)
-		return result;
+	if (rc == 0)
+		rc = settings_check_devices(launch, &scan, err);
+	if (rc < 0)
+		return rc;
 
 	settings_read(launch, NULL, &settings);
 	return runtime == SPEC_RUNTIME_PODMAN
@@ -85,15 +85,15 @@ static int container_run(const struct launch *launch, struct err *err)
 	    fcntl(LAUNCH_FD_LAUNCH, F_SETFD, FD_CLOEXEC) < 0)
 		return err_set(err, -errno, "this program is started by sluice-supervise");
 
-	int result = container_argv(launch, &argv, err);
-	if (result < 0)
-		return result;
+	int rc = container_argv(launch, &argv, err);
+	if (rc < 0)
+		return rc;
 
 	(void)execvp(argv[0], argv);
-	result = err_set(err, -errno, "executing %s: %s", argv[0], err_describe(-errno));
+	rc = err_set(err, -errno, "executing %s: %s", argv[0], err_describe(-errno));
 	argv = words_free(argv);
 
-	return result;
+	return rc;
 }
 
 /* Whether docker has it: 1, 0. What its daemon began for a client that was killed may come later.
@@ -102,25 +102,25 @@ static int container_find(const struct launch *launch, struct err *err)
 {
 	static const struct timespec moment = {.tv_nsec = CONTAINER_MOMENT_NS};
 	char **argv = NULL;
-	int result = docker_find(launch, &argv, err);
+	int rc = docker_find(launch, &argv, err);
 	bool is_found = false;
 
-	for (int i = 1; result == 0 && !is_found && i <= CONTAINER_LOOKS; i++) {
+	for (int i = 1; rc == 0 && !is_found && i <= CONTAINER_LOOKS; i++) {
 		_cleanup_buf_ struct buf text;
 		buf_init(&text, CONTAINER_TEXT_MAX);
 		if (i > 1)
 			(void)nanosleep(&moment, NULL);
-		result = call_run(argv, CALL_ERRORS_SHOWN, &text, err);
-		if (result > 0)
-			result = err_set(err, -EIO,
-					 "docker could not say what became of the "
-					 "container of the job");
+		rc = call_run(argv, CALL_ERRORS_SHOWN, &text, err);
+		if (rc > 0)
+			rc = err_set(err, -EIO,
+				     "docker could not say what became of the "
+				     "container of the job");
 
 		is_found = text.length > 0;
 	}
 
 	argv = words_free(argv);
-	return result < 0 ? result : is_found;
+	return rc < 0 ? rc : is_found;
 }
 
 static int container_remove(const struct launch *launch, struct err *err)
@@ -133,20 +133,20 @@ static int container_remove(const struct launch *launch, struct err *err)
 	(void)close(LAUNCH_FD_LAUNCH);
 	settings_read(launch, NULL, &settings);
 
-	int result = settings_choose(launch, &runtime, err);
-	if (result == 0 && runtime == SPEC_RUNTIME_DOCKER) {
-		result = container_find(launch, err);
-		if (result <= 0)
-			return result;
+	int rc = settings_choose(launch, &runtime, err);
+	if (rc == 0 && runtime == SPEC_RUNTIME_DOCKER) {
+		rc = container_find(launch, err);
+		if (rc <= 0)
+			return rc;
 
-		result = docker_remove(launch, &argv, err);
-	} else if (result == 0) {
-		result = podman_remove(launch, &settings.podman, &argv, err);
+		rc = docker_remove(launch, &argv, err);
+	} else if (rc == 0) {
+		rc = podman_remove(launch, &settings.podman, &argv, err);
 	}
 
 	int status = -1;
 
-	for (int i = 1; result == 0 && i <= CONTAINER_TRIES; i++) {
+	for (int i = 1; rc == 0 && i <= CONTAINER_TRIES; i++) {
 		status =
 		    call_run(argv, i == CONTAINER_TRIES ? CALL_ERRORS_SHOWN : CALL_ERRORS_DROPPED,
 			     NULL, err);
@@ -155,11 +155,11 @@ static int container_remove(const struct launch *launch, struct err *err)
 	}
 
 	argv = words_free(argv);
-	if (result == 0 && status != 0)
-		result = err_set(err, -EIO, "%s could not remove the container of the job",
-				 spec_runtime_to_string(runtime));
+	if (rc == 0 && status != 0)
+		rc = err_set(err, -EIO, "%s could not remove the container of the job",
+			     spec_runtime_to_string(runtime));
 
-	return result;
+	return rc;
 }
 
 int main(int argc, char **argv)
@@ -170,12 +170,12 @@ int main(int argc, char **argv)
 	launch_init(&launch);
 	bool is_run = argc == 2 && strcmp(argv[1], "run") == 0;
 	bool is_remove = argc == 2 && strcmp(argv[1], "remove") == 0;
-	int result = is_run || is_remove ? prepare_launch(LAUNCH_FD_LAUNCH, &launch, &err)
-					 : err_set(&err, -EINVAL, "wrong command line");
-	if (result == 0)
-		result = is_run ? container_run(&launch, &err) : container_remove(&launch, &err);
+	int rc = is_run || is_remove ? prepare_launch(LAUNCH_FD_LAUNCH, &launch, &err)
+				     : err_set(&err, -EINVAL, "wrong command line");
+	if (rc == 0)
+		rc = is_run ? container_run(&launch, &err) : container_remove(&launch, &err);
 
-	if (result == 0)
+	if (rc == 0)
 		return 0;
 	if (is_run)
 		command_tell_why(COMMAND_FD_WHY, err.text);

@@ -192,12 +192,12 @@ int settings_check_podman(struct err *err)
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, SETTINGS_TEXT_MAX);
 
-	int result = call_run(argv, CALL_ERRORS_SHOWN, &text, err);
-	if (result < 0)
-		return result;
-	if (result == CALL_EXIT_NOT_FOUND)
+	int rc = call_run(argv, CALL_ERRORS_SHOWN, &text, err);
+	if (rc < 0)
+		return rc;
+	if (rc == CALL_EXIT_NOT_FOUND)
 		return err_set(err, -ENOENT, "there is no podman in PATH any more");
-	if (result > 0)
+	if (rc > 0)
 		return err_set(err, -EIO, "'podman --version' failed: run it by hand, it says why");
 
 	char version[SETTINGS_VERSION_MAX];
@@ -222,24 +222,24 @@ int settings_ask_docker(struct docker_info *out, struct err *err)
 	buf_init(&text, DOCKER_INFO_MAX);
 
 	/* It says what is wrong in its answer, and exits with 0 or with 1 then. */
-	int result = call_run(argv, CALL_ERRORS_DROPPED, &text, err);
-	if (result < 0)
-		return result;
-	if (result == CALL_EXIT_NOT_FOUND)
+	int rc = call_run(argv, CALL_ERRORS_DROPPED, &text, err);
+	if (rc < 0)
+		return rc;
+	if (rc == CALL_EXIT_NOT_FOUND)
 		return err_set(err, -ENOENT, "there is no docker in PATH any more");
 	if (text.length == 0)
 		return err_set(err, -EIO, "'docker info' failed: run it by hand, it says why");
 
-	result = docker_parse_info(buf_text(&text), text.length, out, err);
-	if (result != -ENOTCONN)
-		return result;
+	rc = docker_parse_info(buf_text(&text), text.length, out, err);
+	if (rc != -ENOTCONN)
+		return rc;
 
 	/* From some release on the answer does not say why there is none. */
 	buf_clear(&text);
 	if (call_run(argv, CALL_ERRORS_READ, &text, NULL) >= 0 && text.length > 0)
-		result = docker_trouble(buf_text(&text), err);
+		rc = docker_trouble(buf_text(&text), err);
 
-	return result;
+	return rc;
 }
 
 /* Where root's daemon listens: its default, and the same without the link. */
@@ -300,18 +300,18 @@ int settings_check_devices(const struct launch *launch, struct scan *scan, struc
 	char name[CHOICES_DEVICE_MAX];
 
 	*scan = (struct scan){.count = 0};
-	int result = launch->grant_count > 0 || launch->adapters[0] ? scan_read("", scan, err) : 0;
-	for (size_t i = 0; result == 0 && i < launch->grant_count; i++) {
+	int rc = launch->grant_count > 0 || launch->adapters[0] ? scan_read("", scan, err) : 0;
+	for (size_t i = 0; rc == 0 && i < launch->grant_count; i++) {
 		choices_device(launch->grants[i].uuid, name);
-		result = settings_check_device(scan, name, err);
+		rc = settings_check_device(scan, name, err);
 	}
 
-	for (const char *at = launch->adapters; result == 0 && *at;) {
+	for (const char *at = launch->adapters; rc == 0 && *at;) {
 		size_t length = strcspn(at, ",");
 		choices_adapter(launch, at, length, name);
-		result = settings_check_device(scan, name, err);
+		rc = settings_check_device(scan, name, err);
 		at += length + (at[length] == ',');
 	}
 
-	return result;
+	return rc;
 }

@@ -37,17 +37,17 @@ static int access_read_token(const char *path, char **out, struct err *err)
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, KUBECONFIG_TOKEN_MAX);
 
-	int result = file_read(path, &text, err);
-	if (result < 0)
-		return result;
+	int rc = file_read(path, &text, err);
+	if (rc < 0)
+		return rc;
 
 	while (text.length > 0 && strchr("\r\n \t", text.data[text.length - 1]))
 		text.data[--text.length] = '\0';
 
-	result = strlen(buf_text(&text)) == text.length
-		     ? kubeconfig_check_token(buf_text(&text), err)
-		     : err_set(err, -EINVAL, "the token holds a NUL byte: is it the right file?");
-	if (result < 0)
+	rc = strlen(buf_text(&text)) == text.length
+		 ? kubeconfig_check_token(buf_text(&text), err)
+		 : err_set(err, -EINVAL, "the token holds a NUL byte: is it the right file?");
+	if (rc < 0)
 		return err_wrap(err, "'%s'", path);
 
 	*out = strdup(buf_text(&text));
@@ -85,11 +85,11 @@ static int access_keep(struct access *access, const struct kubeconfig_data *data
 		done += (size_t)wrote;
 	}
 
-	int result = file_path(out, err, "/proc/self/fd/%d", fd);
-	if (result == 0)
+	int rc = file_path(out, err, "/proc/self/fd/%d", fd);
+	if (rc == 0)
 		access->fds[access->fd_count++] = take_fd(&fd);
 
-	return result;
+	return rc;
 }
 
 /* `data` wins over `file`; with neither `out` stays as it is. */
@@ -101,12 +101,12 @@ static int access_take(struct access *access, const char *kubeconfig, const char
 	if (!file)
 		return 0;
 
-	int result = access_path(kubeconfig, file, out, err);
-	if (result == 0 && faccessat(AT_FDCWD, out, R_OK, AT_EACCESS) < 0)
-		result = err_set(err, -errno, "'%s', which '%s' names: %s", out, kubeconfig,
-				 err_describe(-errno));
+	int rc = access_path(kubeconfig, file, out, err);
+	if (rc == 0 && faccessat(AT_FDCWD, out, R_OK, AT_EACCESS) < 0)
+		rc = err_set(err, -errno, "'%s', which '%s' names: %s", out, kubeconfig,
+			     err_describe(-errno));
 
-	return result;
+	return rc;
 }
 
 static int access_load_kubeconfig(const char *path, struct access *access, struct err *err)
@@ -115,36 +115,35 @@ static int access_load_kubeconfig(const char *path, struct access *access, struc
 	_cleanup_buf_ struct buf text;
 
 	buf_init(&text, KUBECONFIG_MAX);
-	int result = file_read(path, &text, err);
-	if (result == 0)
-		result = kubeconfig_parse(buf_text(&text), text.length, path, &config, err);
+	int rc = file_read(path, &text, err);
+	if (rc == 0)
+		rc = kubeconfig_parse(buf_text(&text), text.length, path, &config, err);
 	if (text.data)
 		explicit_bzero(text.data, text.length);
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	access->insecure = config->insecure;
 	(void)snprintf(access->server, sizeof(access->server), "%s", config->server);
-	result = access_take(access, path, config->ca_file, &config->ca, access->ca, err);
-	if (result == 0)
-		result = access_take(access, path, config->certificate_file, &config->certificate,
-				     access->certificate, err);
+	rc = access_take(access, path, config->ca_file, &config->ca, access->ca, err);
+	if (rc == 0)
+		rc = access_take(access, path, config->certificate_file, &config->certificate,
+				 access->certificate, err);
 
-	if (result == 0)
-		result =
-		    access_take(access, path, config->key_file, &config->key, access->key, err);
+	if (rc == 0)
+		rc = access_take(access, path, config->key_file, &config->key, access->key, err);
 
 	char token_file[FILE_PATH_MAX];
-	if (result < 0 || (!config->token_file && !config->token))
-		return result;
+	if (rc < 0 || (!config->token_file && !config->token))
+		return rc;
 	if (!config->token_file) {
 		access->token = take_ptr(config->token);
 		return 0;
 	}
 
-	result = access_path(path, config->token_file, token_file, err);
-	return result < 0 ? result : access_read_token(token_file, &access->token, err);
+	rc = access_path(path, config->token_file, token_file, err);
+	return rc < 0 ? rc : access_read_token(token_file, &access->token, err);
 }
 
 static int access_load_pod(const struct access_options *options, struct access *access,
@@ -167,32 +166,32 @@ static int access_load_pod(const struct access_options *options, struct access *
 
 	(void)snprintf(access->server, sizeof(access->server), "https://%s%s%s:%u",
 		       is_v6 ? "[" : "", options->host, is_v6 ? "]" : "", (unsigned)port);
-	int result = kubeconfig_check_server(access->server, &secure, err);
-	if (result == 0)
-		result = file_path(access->ca, err, "%s/ca.crt", options->directory);
+	int rc = kubeconfig_check_server(access->server, &secure, err);
+	if (rc == 0)
+		rc = file_path(access->ca, err, "%s/ca.crt", options->directory);
 
-	if (result == 0 && faccessat(AT_FDCWD, access->ca, R_OK, AT_EACCESS) < 0)
-		result = err_set(err, -errno,
-				 "'%s': %s: has the pod a service account "
-				 "(automountServiceAccountToken)?",
-				 access->ca, err_describe(-errno));
+	if (rc == 0 && faccessat(AT_FDCWD, access->ca, R_OK, AT_EACCESS) < 0)
+		rc = err_set(err, -errno,
+			     "'%s': %s: has the pod a service account "
+			     "(automountServiceAccountToken)?",
+			     access->ca, err_describe(-errno));
 
-	if (result == 0)
-		result = file_path(path, err, "%s/token", options->directory);
+	if (rc == 0)
+		rc = file_path(path, err, "%s/token", options->directory);
 
-	return result < 0 ? result : access_read_token(path, &access->token, err);
+	return rc < 0 ? rc : access_read_token(path, &access->token, err);
 }
 
 int access_load(const struct access_options *options, struct access *out, struct err *err)
 {
 	struct access access = {.token = NULL};
-	int result = options->kubeconfig && *options->kubeconfig
-			 ? access_load_kubeconfig(options->kubeconfig, &access, err)
-			 : access_load_pod(options, &access, err);
-	if (result < 0)
+	int rc = options->kubeconfig && *options->kubeconfig
+		     ? access_load_kubeconfig(options->kubeconfig, &access, err)
+		     : access_load_pod(options, &access, err);
+	if (rc < 0)
 		access_done(&access);
 	else
 		*out = access;
 
-	return result;
+	return rc;
 }

@@ -277,9 +277,9 @@ static bool client_set_request(struct client_call *call)
 
 static int client_begin(struct client_call *call, struct err *err)
 {
-	int result = access_load(call->client->options, &call->access, err);
-	if (result < 0)
-		return result;
+	int rc = access_load(call->client->options, &call->access, err);
+	if (rc < 0)
+		return rc;
 
 	call->easy = curl_easy_init();
 	if (!call->easy || !client_set_headers(call) || !client_set_tls(call) ||

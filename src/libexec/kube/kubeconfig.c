@@ -180,19 +180,19 @@ static int kubeconfig_read_cluster(const struct kubeconfig_reader *reader,
 	};
 	struct kubeconfig *config = reader->config;
 	const struct yaml_node *insecure = yaml_get(map, "insecure-skip-tls-verify");
-	int result = kubeconfig_refuse(reader, map, refused, err);
-	if (result == 0)
-		result = kubeconfig_text(reader, map, "server", KUBECONFIG_TEXT_MAX,
-					 &config->server, err);
+	int rc = kubeconfig_refuse(reader, map, refused, err);
+	if (rc == 0)
+		rc = kubeconfig_text(reader, map, "server", KUBECONFIG_TEXT_MAX, &config->server,
+				     err);
 
-	if (result == 0)
-		result = kubeconfig_text(reader, map, "certificate-authority", KUBECONFIG_TEXT_MAX,
-					 &config->ca_file, err);
-	if (result == 0)
-		result = kubeconfig_read_data(reader, map, "certificate-authority-data",
-					      &config->ca, err);
-	if (result < 0)
-		return result;
+	if (rc == 0)
+		rc = kubeconfig_text(reader, map, "certificate-authority", KUBECONFIG_TEXT_MAX,
+				     &config->ca_file, err);
+	if (rc == 0)
+		rc = kubeconfig_read_data(reader, map, "certificate-authority-data", &config->ca,
+					  err);
+	if (rc < 0)
+		return rc;
 	if (insecure && !yaml_is_null(insecure) &&
 	    (insecure->kind != YAML_SCALAR || parse_bool(insecure->text, &config->insecure) < 0))
 		return kubeconfig_wrong(reader, insecure, -EINVAL, "true or false is wanted for ",
@@ -222,28 +222,28 @@ static int kubeconfig_read_user(const struct kubeconfig_reader *reader, const st
 	    {NULL, NULL},
 	};
 	struct kubeconfig *config = reader->config;
-	int result = kubeconfig_refuse(reader, map, refused, err);
-	if (result == 0)
-		result = kubeconfig_text(reader, map, "token", KUBECONFIG_TOKEN_MAX, &config->token,
-					 err);
+	int rc = kubeconfig_refuse(reader, map, refused, err);
+	if (rc == 0)
+		rc = kubeconfig_text(reader, map, "token", KUBECONFIG_TOKEN_MAX, &config->token,
+				     err);
 
-	if (result == 0)
-		result = kubeconfig_text(reader, map, "tokenFile", KUBECONFIG_TEXT_MAX,
-					 &config->token_file, err);
-	if (result == 0)
-		result = kubeconfig_text(reader, map, "client-certificate", KUBECONFIG_TEXT_MAX,
-					 &config->certificate_file, err);
-	if (result == 0)
-		result = kubeconfig_text(reader, map, "client-key", KUBECONFIG_TEXT_MAX,
-					 &config->key_file, err);
-	if (result == 0)
-		result = kubeconfig_read_data(reader, map, "client-certificate-data",
-					      &config->certificate, err);
+	if (rc == 0)
+		rc = kubeconfig_text(reader, map, "tokenFile", KUBECONFIG_TEXT_MAX,
+				     &config->token_file, err);
+	if (rc == 0)
+		rc = kubeconfig_text(reader, map, "client-certificate", KUBECONFIG_TEXT_MAX,
+				     &config->certificate_file, err);
+	if (rc == 0)
+		rc = kubeconfig_text(reader, map, "client-key", KUBECONFIG_TEXT_MAX,
+				     &config->key_file, err);
+	if (rc == 0)
+		rc = kubeconfig_read_data(reader, map, "client-certificate-data",
+					  &config->certificate, err);
 
-	if (result == 0)
-		result = kubeconfig_read_data(reader, map, "client-key-data", &config->key, err);
-	if (result < 0)
-		return result;
+	if (rc == 0)
+		rc = kubeconfig_read_data(reader, map, "client-key-data", &config->key, err);
+	if (rc < 0)
+		return rc;
 
 	bool has_certificate = config->certificate_file || config->certificate.data;
 	bool has_key = config->key_file || config->key.data;
@@ -291,35 +291,34 @@ static int kubeconfig_read(const struct kubeconfig_reader *reader, const struct 
 		return kubeconfig_wrong(reader, root, -EINVAL,
 					"this is no kubeconfig: ", "a map is wanted", err);
 
-	int result =
+	int rc =
 	    kubeconfig_text(reader, root, "current-context", KUBECONFIG_TEXT_MAX, &context, err);
-	if (result == 0 && !context)
+	if (rc == 0 && !context)
 		return err_set(err, -EINVAL,
 			       "%s: no current-context is set: 'kubectl config use-context' does "
 			       "that",
 			       reader->name);
 
-	if (result == 0)
-		result = kubeconfig_find(reader, root, "contexts", "context", context, &map, err);
-	if (result == 0)
-		result =
-		    kubeconfig_text(reader, map, "cluster", KUBECONFIG_TEXT_MAX, &cluster, err);
-	if (result == 0)
-		result = kubeconfig_text(reader, map, "user", KUBECONFIG_TEXT_MAX, &user, err);
-	if (result == 0 && !cluster)
+	if (rc == 0)
+		rc = kubeconfig_find(reader, root, "contexts", "context", context, &map, err);
+	if (rc == 0)
+		rc = kubeconfig_text(reader, map, "cluster", KUBECONFIG_TEXT_MAX, &cluster, err);
+	if (rc == 0)
+		rc = kubeconfig_text(reader, map, "user", KUBECONFIG_TEXT_MAX, &user, err);
+	if (rc == 0 && !cluster)
 		return kubeconfig_wrong(reader, map, -EINVAL, "the context names no cluster", "",
 					err);
 
-	if (result == 0)
-		result = kubeconfig_find(reader, root, "clusters", "cluster", cluster, &map, err);
-	if (result == 0)
-		result = kubeconfig_read_cluster(reader, map, err);
-	if (result == 0 && user)
-		result = kubeconfig_find(reader, root, "users", "user", user, &map, err);
-	if (result == 0 && user)
-		result = kubeconfig_read_user(reader, map, err);
+	if (rc == 0)
+		rc = kubeconfig_find(reader, root, "clusters", "cluster", cluster, &map, err);
+	if (rc == 0)
+		rc = kubeconfig_read_cluster(reader, map, err);
+	if (rc == 0 && user)
+		rc = kubeconfig_find(reader, root, "users", "user", user, &map, err);
+	if (rc == 0 && user)
+		rc = kubeconfig_read_user(reader, map, err);
 
-	return result;
+	return rc;
 }
 
 /* --- the whole -------------------------------------------------------------------------------- */
@@ -333,17 +332,17 @@ static int kubeconfig_check(const struct kubeconfig_reader *reader, struct err *
 	while (length > 0 && config->server[length - 1] == '/')
 		config->server[--length] = '\0';
 
-	int result = kubeconfig_check_server(config->server, &secure, err);
-	if (result == 0 && config->token)
-		result = kubeconfig_check_token(config->token, err);
+	int rc = kubeconfig_check_server(config->server, &secure, err);
+	if (rc == 0 && config->token)
+		rc = kubeconfig_check_token(config->token, err);
 
-	if (result == 0 && !secure && (config->token || config->token_file))
-		result = err_set(err, -EINVAL,
-				 "the server '%.200s' is not https: the token would be sent in "
-				 "clear",
-				 config->server);
+	if (rc == 0 && !secure && (config->token || config->token_file))
+		rc = err_set(err, -EINVAL,
+			     "the server '%.200s' is not https: the token would be sent in "
+			     "clear",
+			     config->server);
 
-	return result < 0 ? err_wrap(err, "%s", reader->name) : 0;
+	return rc < 0 ? err_wrap(err, "%s", reader->name) : 0;
 }
 
 int kubeconfig_parse(const char *text, size_t length, const char *name, struct kubeconfig **out,
@@ -355,16 +354,16 @@ int kubeconfig_parse(const char *text, size_t length, const char *name, struct k
 		return err_set(err, -ENOMEM, "out of memory for '%s'", name);
 
 	const struct kubeconfig_reader reader = {.name = name, .config = config};
-	int result = yaml_parse(text, length, name, &yaml, err);
-	if (result == 0)
-		result = kubeconfig_read(&reader, yaml_root(yaml), err);
-	if (result == 0)
-		result = kubeconfig_check(&reader, err);
+	int rc = yaml_parse(text, length, name, &yaml, err);
+	if (rc == 0)
+		rc = kubeconfig_read(&reader, yaml_root(yaml), err);
+	if (rc == 0)
+		rc = kubeconfig_check(&reader, err);
 
-	if (result == 0)
+	if (rc == 0)
 		*out = take_ptr(config);
 
-	return result;
+	return rc;
 }
 
 /* Keys do not stay in memory that somebody else gets. */

@@ -38,26 +38,26 @@ int lines_feed(struct lines *lines, const char *data, size_t length,
 	while (length > 0) {
 		const char *end = memchr(data, '\n', length);
 		size_t size = end ? (size_t)(end - data) : length;
-		int result = 0;
+		int rc = 0;
 
 		if (!end || lines->part.length > 0)
-			result = buf_add(&lines->part, data, size);
-		if (result < 0)
-			return result == -ENOSPC ? -EMSGSIZE : result;
+			rc = buf_add(&lines->part, data, size);
+		if (rc < 0)
+			return rc == -ENOSPC ? -EMSGSIZE : rc;
 		if (!end)
 			return 0;
 
 		if (lines->part.length > 0) {
-			result = lines_give(lines->part.data, lines->part.length, line, context);
+			rc = lines_give(lines->part.data, lines->part.length, line, context);
 			lines_clear(lines);
 		} else if (size <= LINES_MAX) {
-			result = lines_give(data, size, line, context);
+			rc = lines_give(data, size, line, context);
 		} else {
 			return -EMSGSIZE;
 		}
 
-		if (result != 0)
-			return result;
+		if (rc != 0)
+			return rc;
 
 		data += size + 1;
 		length -= size + 1;

@@ -172,9 +172,9 @@ static int link_take(struct link *link, const void *data, size_t length, struct 
 	ProtobufCMessage *message;
 
 	arena_init(&arena, 4 * (size_t)LINK_PACKET_MAX);
-	int result = wire_message_decode(&sluice__kube__v1__to_kube__descriptor, data, length,
-					 &arena, &message, err);
-	if (result < 0)
+	int rc = wire_message_decode(&sluice__kube__v1__to_kube__descriptor, data, length, &arena,
+				     &message, err);
+	if (rc < 0)
 		return err_wrap(err, "a message of the agent");
 
 	const Sluice__Kube__V1__ToKube *packet = (const Sluice__Kube__V1__ToKube *)message;

@@ -254,23 +254,23 @@ static uint64_t main_wait_ns(const struct kube *kube)
 
 static int main_run(struct kube *kube, struct err *err)
 {
-	int result = 1;
+	int rc = 1;
 
-	while (result > 0) {
+	while (rc > 0) {
 		short ready = 0;
 
 		main_ask(kube);
-		result = client_run(kube->client, MAIN_FD, link_wants(&kube->link),
-				    main_wait_ns(kube), &ready, err);
-		if (result == 0)
-			result = link_run(&kube->link, ready, err);
+		rc = client_run(kube->client, MAIN_FD, link_wants(&kube->link), main_wait_ns(kube),
+				&ready, err);
+		if (rc == 0)
+			rc = link_run(&kube->link, ready, err);
 		if (main_now_ns() >= kube->trim_ns) {
 			(void)malloc_trim(0);
 			kube->trim_ns = UINT64_MAX;
 		}
 	}
 
-	return result;
+	return rc;
 }
 
 /* Until what is to be withdrawn is gone; whether it is. */
@@ -489,17 +489,17 @@ int main(int argc, char **argv)
 	(void)mallopt(M_MMAP_THRESHOLD, MAIN_MMAP_THRESHOLD); /* cannot fail with this value */
 	(void)signal(SIGPIPE, SIG_IGN);
 
-	int result = kube.options.withdraws ? 0 : sandbox_close(MAIN_FD, &err);
-	if (result == 0)
-		result = sandbox_drop(&err);
-	if (result == 0)
-		result = main_open(&kube, &err);
-	if (result == 0)
-		result = main_serve(&kube, &err);
+	int rc = kube.options.withdraws ? 0 : sandbox_close(MAIN_FD, &err);
+	if (rc == 0)
+		rc = sandbox_drop(&err);
+	if (rc == 0)
+		rc = main_open(&kube, &err);
+	if (rc == 0)
+		rc = main_serve(&kube, &err);
 	main_close(&kube);
 
-	if (result < 0)
+	if (rc < 0)
 		fprintf(stderr, "sluice-kube: %s\n", err.text);
 
-	return result < 0 ? MAIN_EXIT_FAILED : 0;
+	return rc < 0 ? MAIN_EXIT_FAILED : 0;
 }

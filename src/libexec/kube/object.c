@@ -164,9 +164,9 @@ int object_event_parse(const char *text, size_t length, const char *label, struc
 	if (event.type == OBJECT_ERROR) {
 		object_read_status(object, &event.status);
 	} else if (event.type != OBJECT_OTHER) {
-		int result = object_read_node(object, label, &event.node, err);
-		if (result < 0)
-			return result;
+		int rc = object_read_node(object, label, &event.node, err);
+		if (rc < 0)
+			return rc;
 	}
 
 	*out = event;
@@ -182,9 +182,9 @@ int object_list_parse(const char *text, size_t length, const char *name, const c
 
 	const json_t *items = json_object_get(json, "items");
 	struct object_list list = {.found = false};
-	int result = object_read_version(json_object_get(json, "metadata"), list.version, err);
-	if (result < 0)
-		return result;
+	int rc = object_read_version(json_object_get(json, "metadata"), list.version, err);
+	if (rc < 0)
+		return rc;
 
 	/* No items at all, and null, are what Go makes of an empty list. */
 	for (size_t i = 0; i < json_array_size(items) && !list.found; i++) {
@@ -194,9 +194,9 @@ int object_list_parse(const char *text, size_t length, const char *name, const c
 		if (!its || strcmp(its, name) != 0)
 			continue;
 
-		result = object_read_node(item, label, &list.node, err);
-		if (result < 0)
-			return result;
+		rc = object_read_node(item, label, &list.node, err);
+		if (rc < 0)
+			return rc;
 
 		list.found = true;
 	}

@@ -230,8 +230,8 @@ static int watch_on_line(const char *text, size_t length, void *context)
 {
 	struct watch *watch = context;
 	struct object_event event;
-	int result = object_event_parse(text, length, watch->options.label, &event, &watch->err);
-	if (result < 0)
+	int rc = object_event_parse(text, length, watch->options.label, &event, &watch->err);
+	if (rc < 0)
 		return err_wrap(&watch->err, "the API server sends what is no event of a watch");
 
 	if (event.type == OBJECT_ERROR) {
@@ -258,27 +258,27 @@ static int watch_on_line(const char *text, size_t length, void *context)
 
 int watch_data(struct watch *watch, const char *data, size_t length, uint64_t now_ns)
 {
-	int result;
+	int rc;
 
 	if (watch->err.code < 0)
 		return watch->err.code;
 
 	if (watch->state == WATCH_LISTS) {
-		result = buf_add(&watch->list, data, length);
-		if (result < 0)
-			(void)err_set(&watch->err, result,
+		rc = buf_add(&watch->list, data, length);
+		if (rc < 0)
+			(void)err_set(&watch->err, rc,
 				      "the API server's list of one node is larger than %d bytes",
 				      WATCH_LIST_MAX);
 
-		return result;
+		return rc;
 	}
 
-	result = lines_feed(&watch->lines, data, length, watch_on_line, watch);
-	if (result < 0 && watch->err.code == 0)
-		(void)err_set(&watch->err, result,
-			      "the API server sends a line of more than %d bytes", LINES_MAX);
+	rc = lines_feed(&watch->lines, data, length, watch_on_line, watch);
+	if (rc < 0 && watch->err.code == 0)
+		(void)err_set(&watch->err, rc, "the API server sends a line of more than %d bytes",
+			      LINES_MAX);
 
-	return result;
+	return rc;
 }
 
 void watch_look(struct watch *watch, uint32_t status, uint64_t now_ns)

@@ -32,10 +32,10 @@ static bool debian_take(const struct debian *debian, const char *field, char *ou
 static int debian_end_paragraph(struct debian *debian)
 {
 	bool is_whole = debian->has_fields && package_is_valid(&debian->package);
-	int result = is_whole ? debian->sink(&debian->package, debian->context) : 0;
+	int rc = is_whole ? debian->sink(&debian->package, debian->context) : 0;
 	debian->has_fields = false;
 	debian->package = (struct package){.name = ""};
-	return result;
+	return rc;
 }
 
 static int debian_line(struct debian *debian)
@@ -79,9 +79,9 @@ int debian_feed(struct debian *debian, const char *data, size_t length)
 		if (!stop)
 			return 0;
 
-		int result = debian_line(debian);
-		if (result != 0)
-			return result;
+		int rc = debian_line(debian);
+		if (rc != 0)
+			return rc;
 
 		debian->length = 0;
 		debian->is_cut = false;
@@ -93,7 +93,7 @@ int debian_feed(struct debian *debian, const char *data, size_t length)
 
 int debian_end(struct debian *debian)
 {
-	int result = debian->length > 0 ? debian_line(debian) : 0;
+	int rc = debian->length > 0 ? debian_line(debian) : 0;
 	debian->length = 0;
-	return result != 0 ? result : debian_end_paragraph(debian);
+	return rc != 0 ? rc : debian_end_paragraph(debian);
 }

@@ -119,17 +119,17 @@ int fetch(const char *url, uint64_t max, uint64_t timeout_ms, fetch_sink sink, v
 		return err_set(err, -EIO, "libcurl cannot be used");
 
 	fetch.easy = curl_easy_init();
-	int result;
+	int rc;
 
 	if (fetch_prepare(&fetch, url, timeout_ms))
-		result = fetch_end(&fetch, url, curl_easy_perform(fetch.easy), err);
+		rc = fetch_end(&fetch, url, curl_easy_perform(fetch.easy), err);
 	else
-		result = err_set(err, -EIO,
-				 "this libcurl (%s) cannot be prepared for a request, or there is "
-				 "no memory",
-				 curl_version_info(CURLVERSION_NOW)->version);
+		rc = err_set(err, -EIO,
+			     "this libcurl (%s) cannot be prepared for a request, or there is "
+			     "no memory",
+			     curl_version_info(CURLVERSION_NOW)->version);
 
 	curl_easy_cleanup(fetch.easy);
 	curl_global_cleanup();
-	return result;
+	return rc;
 }

@@ -75,17 +75,16 @@ int main(int argc, char **argv)
 	};
 
 	(void)signal(SIGPIPE, SIG_IGN);
-	int result = sandbox_drop(&err);
-	if (result == 0)
-		result = repository_read(&options, &kind, &err);
-	if (result == 0 &&
+	int rc = sandbox_drop(&err);
+	if (rc == 0)
+		rc = repository_read(&options, &kind, &err);
+	if (rc == 0 &&
 	    (printf("end\t%s\t%" PRIu64 "\n", repository_kind_to_string(kind), sink.count) < 0 ||
 	     fflush(stdout) != 0))
-		result = err_set(&err, -EIO, "writing what was found: %s", err_describe(errno));
+		rc = err_set(&err, -EIO, "writing what was found: %s", err_describe(errno));
 
-	if (result < 0)
-		fprintf(stderr, "sluice-packages: %s\n",
-			*err.text ? err.text : err_describe(result));
+	if (rc < 0)
+		fprintf(stderr, "sluice-packages: %s\n", *err.text ? err.text : err_describe(rc));
 
-	return result < 0 ? MAIN_EXIT_FAILED : 0;
+	return rc < 0 ? MAIN_EXIT_FAILED : 0;
 }

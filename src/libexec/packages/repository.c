@@ -68,9 +68,9 @@ static int repository_read_file(const char *path, repository_sink sink, void *co
 			return err_set(err, -EFBIG, "'%.300s' is longer than is believed", path);
 
 		left -= (uint64_t)count;
-		int result = sink(chunk, (size_t)count, context);
-		if (result != 0)
-			return result;
+		int rc = sink(chunk, (size_t)count, context);
+		if (rc != 0)
+			return rc;
 	}
 }
 
@@ -103,19 +103,18 @@ static int repository_on_bytes(const char *data, size_t length, void *context)
 static int repository_on_text(const char *data, size_t length, void *context)
 {
 	struct repository_pipe *pipe = context;
-	int result;
+	int rc;
 
 	if (pipe->text) {
-		result = buf_add(pipe->text, data, length);
-		return result == -ENOSPC ? err_set(pipe->err, -EFBIG, "it is too long") : result;
+		rc = buf_add(pipe->text, data, length);
+		return rc == -ENOSPC ? err_set(pipe->err, -EFBIG, "it is too long") : rc;
 	}
 
 	if (pipe->rpmmd)
 		return rpmmd_feed(pipe->rpmmd, data, length, pipe->err);
 
-	result = debian_feed(&pipe->debian, data, length);
-	return result == -EBADMSG ? err_set(pipe->err, result, "it is no index of Debian packages")
-				  : result;
+	rc = debian_feed(&pipe->debian, data, length);
+	return rc == -EBADMSG ? err_set(pipe->err, rc, "it is no index of Debian packages") : rc;
 }
 
 static void repository_pipe_done(struct repository_pipe *pipe)
@@ -136,23 +135,23 @@ static int repository_run_pipe(const struct repository *repository, const char *
 	err->code = 0;
 	err->text[0] = '\0';
 
-	int result = repository_read_bytes(repository, path, repository_on_bytes, pipe, err);
-	if (result == 0)
-		result = unpack_end(pipe->unpack, err);
-	if (result == 0 && pipe->rpmmd)
-		result = rpmmd_end(pipe->rpmmd, err);
+	int rc = repository_read_bytes(repository, path, repository_on_bytes, pipe, err);
+	if (rc == 0)
+		rc = unpack_end(pipe->unpack, err);
+	if (rc == 0 && pipe->rpmmd)
+		rc = rpmmd_end(pipe->rpmmd, err);
 
-	if (result == 0 && !pipe->rpmmd && !pipe->text) {
-		result = debian_end(&pipe->debian);
-		if (result == -EBADMSG)
-			(void)err_set(err, result, "it is no index of Debian packages");
+	if (rc == 0 && !pipe->rpmmd && !pipe->text) {
+		rc = debian_end(&pipe->debian);
+		if (rc == -EBADMSG)
+			(void)err_set(err, rc, "it is no index of Debian packages");
 	}
 
 	/* What could not be opened or fetched has named its path already. */
-	if (result < 0 && err->code == result && !strstr(err->text, path))
+	if (rc < 0 && err->code == rc && !strstr(err->text, path))
 		(void)err_wrap(err, "'%.250s'", path);
 
-	return result;
+	return rc;
 }
 
 static int repository_read_text(const struct repository *repository, const char *path,
@@ -171,16 +170,16 @@ static int repository_read_rpm(struct repository *repository, const char *direct
 	char path[FILE_PATH_MAX], primary[RPMMD_PATH_MAX];
 
 	buf_init(&index, REPOSITORY_INDEX_MAX);
-	int result = file_path(path, err, "%s/repodata/repomd.xml", directory);
-	if (result == 0)
-		result = repository_read_text(repository, path, &index, err);
-	if (result != 0)
-		return result;
+	int rc = file_path(path, err, "%s/repodata/repomd.xml", directory);
+	if (rc == 0)
+		rc = repository_read_text(repository, path, &index, err);
+	if (rc != 0)
+		return rc;
 
-	result = rpmmd_find_primary(buf_text(&index), index.length, primary, err);
-	if (result < 0) {
+	rc = rpmmd_find_primary(buf_text(&index), index.length, primary, err);
+	if (rc < 0) {
 		(void)err_wrap(err, "'%.250s'", path);
-		return result == -ENOENT ? -EBADMSG : result;
+		return rc == -ENOENT ? -EBADMSG : rc;
 	}
 
 	_cleanup_(repository_pipe_done) struct repository_pipe pipe = {.err = err};
@@ -188,14 +187,14 @@ static int repository_read_rpm(struct repository *repository, const char *direct
 	if (!pipe.rpmmd)
 		return -ENOMEM;
 
-	result = file_path(path, err, "%s/%s", directory, primary);
-	if (result == 0)
-		result = repository_run_pipe(repository, path, &pipe);
+	rc = file_path(path, err, "%s/%s", directory, primary);
+	if (rc == 0)
+		rc = repository_run_pipe(repository, path, &pipe);
 	repository->indexes++;
 	repository->kind = REPOSITORY_RPM;
 
 	/* That it is missing is damage, not the lack of a repository. */
-	return result == -ENOENT ? -EBADMSG : result;
+	return rc == -ENOENT ? -EBADMSG : rc;
 }
 
 static int repository_read_debian(struct repository *repository, const char *directory,
@@ -204,23 +203,23 @@ static int repository_read_debian(struct repository *repository, const char *dir
 	static const char *const names[] = {"Packages.gz", "Packages", "Packages.xz",
 					    "Packages.zst"};
 	const struct repository_options *options = repository->options;
-	int result = -ENOENT;
+	int rc = -ENOENT;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && result == -ENOENT; i++) {
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && rc == -ENOENT; i++) {
 		_cleanup_(repository_pipe_done) struct repository_pipe pipe = {.err = err};
 		char path[FILE_PATH_MAX];
 
 		debian_init(&pipe.debian, options->sink, options->context);
-		result = file_path(path, err, "%s/%s", directory, names[i]);
-		if (result == 0)
-			result = repository_run_pipe(repository, path, &pipe);
-		if (result == 0) {
+		rc = file_path(path, err, "%s/%s", directory, names[i]);
+		if (rc == 0)
+			rc = repository_run_pipe(repository, path, &pipe);
+		if (rc == 0) {
 			repository->indexes++;
 			repository->kind = REPOSITORY_DEBIAN;
 		}
 	}
 
-	return result;
+	return rc;
 }
 
 /* --- a directory ------------------------------------------------------------------------------ */
@@ -247,9 +246,9 @@ static int repository_entry(struct repository *repository, const char *directory
 	struct package package;
 	struct stat status;
 	char path[FILE_PATH_MAX];
-	int result = file_path(path, err, "%s/%s", directory, entry->d_name);
-	if (result < 0)
-		return result;
+	int rc = file_path(path, err, "%s/%s", directory, entry->d_name);
+	if (rc < 0)
+		return rc;
 
 	if (++repository->files > REPOSITORY_FILES_MAX)
 		return err_set(err, -E2BIG, "'%.300s' has more than %d files: name a part of it",
@@ -270,11 +269,11 @@ static int repository_walk(struct repository *repository, const char *directory,
 			   struct err *err)
 {
 	char dists[FILE_PATH_MAX];
-	int result = repository_read_rpm(repository, directory, err);
-	if (result == -ENOENT)
-		result = repository_read_debian(repository, directory, err);
-	if (result != -ENOENT)
-		return result;
+	int rc = repository_read_rpm(repository, directory, err);
+	if (rc == -ENOENT)
+		rc = repository_read_debian(repository, directory, err);
+	if (rc != -ENOENT)
+		return rc;
 
 	_cleanup_closedir_ DIR *stream = opendir(directory);
 	if (!stream)
@@ -284,27 +283,27 @@ static int repository_walk(struct repository *repository, const char *directory,
 	bool has_dists = file_path(dists, NULL, "%s/dists", directory) == 0 && file_exists(dists);
 	const struct dirent *entry;
 
-	result = 0;
-	while (result == 0 && (entry = readdir(stream)))
+	rc = 0;
+	while (rc == 0 && (entry = readdir(stream)))
 		if (repository_is_wanted(repository, entry->d_name, has_dists))
-			result = repository_entry(repository, directory, entry, depth, err);
+			rc = repository_entry(repository, directory, entry, depth, err);
 
-	return result;
+	return rc;
 }
 
 static int repository_read_directory(struct repository *repository, const char *directory,
 				     struct err *err)
 {
 	repository->kind = REPOSITORY_FILES;
-	int result = repository_walk(repository, directory, 0, err);
-	if (result == 0 && repository->indexes == 0 && repository->packages == 0)
+	int rc = repository_walk(repository, directory, 0, err);
+	if (rc == 0 && repository->indexes == 0 && repository->packages == 0)
 		return err_set(
 		    err, -ENOENT,
 		    "'%.300s' has neither repodata/repomd.xml, nor a Packages index, nor "
 		    "files that are named as packages",
 		    directory);
 
-	return result;
+	return rc;
 }
 
 /* --- an address ------------------------------------------------------------------------------- */
@@ -314,25 +313,25 @@ static int repository_read_suite(struct repository *repository, char *words, str
 {
 	char *rest = words, directory[FILE_PATH_MAX];
 	const char *base = strsep(&rest, " "), *suite = rest ? strsep(&rest, " ") : NULL;
-	int result = suite && rest ? 0
-				   : err_set(err, -EINVAL,
-					     "'%.200s': after the address come a suite and its "
-					     "components: \"https://deb.debian.org/debian bookworm "
-					     "main\"",
-					     repository->options->location);
+	int rc = suite && rest ? 0
+			       : err_set(err, -EINVAL,
+					 "'%.200s': after the address come a suite and its "
+					 "components: \"https://deb.debian.org/debian bookworm "
+					 "main\"",
+					 repository->options->location);
 	const char *component;
 
-	while (result == 0 && (component = strsep(&rest, " "))) {
+	while (rc == 0 && (component = strsep(&rest, " "))) {
 		if (!*component)
 			continue;
 
-		result = file_path(directory, err, "%s/dists/%s/%s/binary-%s", base, suite,
-				   component, repository->options->deb_arch);
-		if (result == 0)
-			result = repository_read_debian(repository, directory, err);
+		rc = file_path(directory, err, "%s/dists/%s/%s/binary-%s", base, suite, component,
+			       repository->options->deb_arch);
+		if (rc == 0)
+			rc = repository_read_debian(repository, directory, err);
 	}
 
-	return result;
+	return rc;
 }
 
 static int repository_read_address(struct repository *repository, char *address, struct err *err)
@@ -340,17 +339,17 @@ static int repository_read_address(struct repository *repository, char *address,
 	if (strchr(address, ' '))
 		return repository_read_suite(repository, address, err);
 
-	int result = repository_read_rpm(repository, address, err);
-	if (result == -ENOENT)
-		result = repository_read_debian(repository, address, err);
+	int rc = repository_read_rpm(repository, address, err);
+	if (rc == -ENOENT)
+		rc = repository_read_debian(repository, address, err);
 
-	if (result == -ENOENT)
+	if (rc == -ENOENT)
 		return err_set(err, -ENOENT,
 			       "'%.200s' has neither repodata/repomd.xml nor Packages.gz; a Debian "
 			       "repository is named with its suite: \"ADDRESS bookworm main\"",
 			       address);
 
-	return result;
+	return rc;
 }
 
 int repository_read(const struct repository_options *options, enum repository_kind *out,
@@ -365,9 +364,9 @@ int repository_read(const struct repository_options *options, enum repository_ki
 	if (text_starts_with(location, "file://"))
 		location += 7;
 
-	int result = file_path(text, err, "%s", location);
-	if (result < 0)
-		return result;
+	int rc = file_path(text, err, "%s", location);
+	if (rc < 0)
+		return rc;
 
 	size_t length = strlen(text);
 	while (length > 1 && text[length - 1] == '/')
@@ -380,10 +379,10 @@ int repository_read(const struct repository_options *options, enum repository_ki
 			       "this sluice was built without libcurl: copy the repository to a "
 			       "directory and name that");
 
-	result = repository.is_url ? repository_read_address(&repository, text, err)
-				   : repository_read_directory(&repository, text, err);
-	if (result == 0)
+	rc = repository.is_url ? repository_read_address(&repository, text, err)
+			       : repository_read_directory(&repository, text, err);
+	if (rc == 0)
 		*out = repository.kind;
 
-	return result;
+	return rc;
 }

@@ -36,9 +36,9 @@ static const char *rpmmd_attribute(const char **attributes, const char *name)
 	return NULL;
 }
 
-static void rpmmd_stop(struct rpmmd *rpmmd, int result, const char *why)
+static void rpmmd_stop(struct rpmmd *rpmmd, int rc, const char *why)
 {
-	rpmmd->result = result;
+	rpmmd->result = rc;
 	rpmmd->why = why;
 	(void)XML_StopParser(rpmmd->parser, XML_FALSE); /* fails where it is stopped already */
 }
@@ -120,9 +120,9 @@ static void rpmmd_on_end(void *context, const char *name)
 	rpmmd->field = RPMMD_NONE;
 	if (rpmmd->depth == 2 && strcmp(name, "package") == 0 &&
 	    package_is_valid(&rpmmd->package) && strcmp(rpmmd->package.arch, "src") != 0) {
-		int result = rpmmd->sink(&rpmmd->package, rpmmd->context);
-		if (result != 0)
-			rpmmd_stop(rpmmd, result, NULL);
+		int rc = rpmmd->sink(&rpmmd->package, rpmmd->context);
+		if (rc != 0)
+			rpmmd_stop(rpmmd, rc, NULL);
 	}
 
 	rpmmd->depth--;
@@ -240,9 +240,9 @@ int rpmmd_find_primary(const char *text, size_t length, char out[RPMMD_PATH_MAX]
 	if (!rpmmd)
 		return err ? err->code : -ENOMEM;
 
-	int result = rpmmd_parse(rpmmd, text, length, true, err);
-	if (result < 0)
-		return result;
+	int rc = rpmmd_parse(rpmmd, text, length, true, err);
+	if (rc < 0)
+		return rc;
 
 	const char *path = rpmmd->primary;
 	if (!*path)

@@ -116,10 +116,10 @@ static int unpack_gzip(struct unpack *unpack, const char *data, size_t length, s
 				   : unpack_damaged("gzip", err);
 
 		unpack->is_ended = code == Z_STREAM_END;
-		int result =
+		int rc =
 		    unpack_hand_on(unpack, unpack->out, sizeof(unpack->out) - gzip->avail_out, err);
-		if (result != 0)
-			return result;
+		if (rc != 0)
+			return rc;
 		if (code == Z_BUF_ERROR)
 			return 0; /* it wants more */
 	} while (gzip->avail_in > 0 || (!unpack->is_ended && gzip->avail_out == 0));
@@ -151,10 +151,10 @@ static int unpack_xz(struct unpack *unpack, const char *data, size_t length, boo
 		xz->avail_out = sizeof(unpack->out);
 		code = lzma_code(xz, is_last ? LZMA_FINISH : LZMA_RUN);
 
-		int result =
+		int rc =
 		    unpack_hand_on(unpack, unpack->out, sizeof(unpack->out) - xz->avail_out, err);
-		if (result != 0)
-			return result;
+		if (rc != 0)
+			return rc;
 		if (code == LZMA_OK && !is_last && xz->avail_in == 0 && xz->avail_out > 0)
 			return 0;
 	}
@@ -195,9 +195,9 @@ static int unpack_zstd(struct unpack *unpack, const char *data, size_t length, s
 				       ZSTD_getErrorName(code));
 
 		unpack->is_ended = code == 0;
-		int result = unpack_hand_on(unpack, unpack->out, out.pos, err);
-		if (result != 0)
-			return result;
+		int rc = unpack_hand_on(unpack, unpack->out, out.pos, err);
+		if (rc != 0)
+			return rc;
 	} while (in.pos < in.size || out.pos == out.size);
 	return 0;
 }
@@ -271,16 +271,16 @@ int unpack_feed(struct unpack *unpack, const char *data, size_t length, struct e
 		if (unpack->magic_length < sizeof(unpack->magic))
 			return 0;
 
-		int result = unpack_begin(unpack, err);
-		if (result != 0)
-			return result;
+		int rc = unpack_begin(unpack, err);
+		if (rc != 0)
+			return rc;
 	}
 
 	while (length > 0) {
 		size_t part = length < UNPACK_CHUNK ? length : UNPACK_CHUNK;
-		int result = unpack_one(unpack, data, part, err);
-		if (result != 0)
-			return result;
+		int rc = unpack_one(unpack, data, part, err);
+		if (rc != 0)
+			return rc;
 
 		data += part;
 		length -= part;
@@ -291,16 +291,16 @@ int unpack_feed(struct unpack *unpack, const char *data, size_t length, struct e
 
 int unpack_end(struct unpack *unpack, struct err *err)
 {
-	int result = 0;
+	int rc = 0;
 
 	if (unpack->kind == UNPACK_UNKNOWN)
-		result = unpack_begin(unpack, err);
+		rc = unpack_begin(unpack, err);
 #ifdef HAVE_LZMA
-	if (result == 0 && unpack->kind == UNPACK_XZ)
-		result = unpack_xz(unpack, NULL, 0, true, err);
+	if (rc == 0 && unpack->kind == UNPACK_XZ)
+		rc = unpack_xz(unpack, NULL, 0, true, err);
 #endif
-	if (result == 0 && !unpack->is_ended)
+	if (rc == 0 && !unpack->is_ended)
 		return err_set(err, -EBADMSG, "its end is missing");
 
-	return result;
+	return rc;
 }

@@ -228,21 +228,21 @@ static int command_become(const struct command *command, pid_t supervisor, int f
 static int command_join_one(const char *directory)
 {
 	char path[FILE_PATH_MAX];
-	int result = file_path(path, NULL, "%s/cgroup.procs", directory);
-	if (result < 0)
-		return result;
+	int rc = file_path(path, NULL, "%s/cgroup.procs", directory);
+	if (rc < 0)
+		return rc;
 	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 	return fd >= 0 && write(fd, "0", 1) == 1 ? 0 : -errno; /* 0: who writes */
 }
 
 static int command_join_v1(const struct command *command)
 {
-	int result = 0;
+	int rc = 0;
 	if (command->devices_v1 && *command->devices_v1)
-		result = command_join_one(command->devices_v1);
-	for (size_t i = 0; result == 0 && command->limit && i < command->limit->group_count; i++)
-		result = command_join_one(command->limit->groups[i]);
-	return result;
+		rc = command_join_one(command->devices_v1);
+	for (size_t i = 0; rc == 0 && command->limit && i < command->limit->group_count; i++)
+		rc = command_join_one(command->limit->groups[i]);
+	return rc;
 }
 
 /* What has to be done while it is still root, if it is. */

@@ -22,15 +22,15 @@ static int image_guard(const struct launch *launch, const struct cgroup *cgroup,
 		       struct err *err)
 {
 	struct err later;
-	int result = devguard_attach(cgroup, launch->denied, launch->denied_count, err);
-	if (result == 0 || cgroup_path_v1(cgroup->path, "devices", out->devices_v1, &later) < 0)
-		return result;
+	int rc = devguard_attach(cgroup, launch->denied, launch->denied_count, err);
+	if (rc == 0 || cgroup_path_v1(cgroup->path, "devices", out->devices_v1, &later) < 0)
+		return rc;
 	if (devguard_attach_v1(out->devices_v1, launch->denied, launch->denied_count, false,
 			       &later) == 0)
 		return 0;
 
 	out->devices_v1[0] = '\0';
-	return result;
+	return rc;
 }
 
 void image_prepare(const struct launch *launch, const struct cgroup *cgroup, const char *no_cgroup,
@@ -41,12 +41,12 @@ void image_prepare(const struct launch *launch, const struct cgroup *cgroup, con
 	*out = IMAGE_NONE;
 	out->is_privileged = launch->spec.privileged;
 
-	int result = geteuid() != 0   ? err_set(&err, -EPERM, "the agent is not root's")
-		     : cgroup->fd < 0 ? err_set(&err, -ENOENT, "no cgroup: %.160s", no_cgroup)
-				      : image_guard(launch, cgroup, out, &err);
-	if (result == 0 && launch->denied_why[0])
-		result = err_set(&err, -ENOENT, "%s", launch->denied_why);
-	out->is_guarded = result == 0;
+	int rc = geteuid() != 0	  ? err_set(&err, -EPERM, "the agent is not root's")
+		 : cgroup->fd < 0 ? err_set(&err, -ENOENT, "no cgroup: %.160s", no_cgroup)
+				  : image_guard(launch, cgroup, out, &err);
+	if (rc == 0 && launch->denied_why[0])
+		rc = err_set(&err, -ENOENT, "%s", launch->denied_why);
+	out->is_guarded = rc == 0;
 
 	struct err program = {0};
 	out->is_trusted =

@@ -180,17 +180,17 @@ int init_start(const struct cgroup *cgroup, struct init *out, struct err *err)
 	struct init init = INIT_NONE;
 	init.pid = pid;
 
-	int result = init_wait_ready(ready_read);
-	if (result < 0)
-		(void)err_set(err, result, "mounting its /proc: %s", err_describe(result));
-	if (result == 0 && (result = init_open_all(&init)) < 0)
-		(void)err_set(err, result, "opening it: %s", err_describe(result));
+	int rc = init_wait_ready(ready_read);
+	if (rc < 0)
+		(void)err_set(err, rc, "mounting its /proc: %s", err_describe(rc));
+	if (rc == 0 && (rc = init_open_all(&init)) < 0)
+		(void)err_set(err, rc, "opening it: %s", err_describe(rc));
 
-	if (result < 0) {
+	if (rc < 0) {
 		init_kill(&init);
 		(void)waitpid(pid, NULL, 0);
 		init_done(&init);
-		return result;
+		return rc;
 	}
 
 	init.alive_fd = take_fd(&alive_write);

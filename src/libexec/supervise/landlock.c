@@ -127,9 +127,9 @@ static int landlock_walk_entry(const struct landlock_walk *walk, int directory_f
 	    S_ISLNK(status.st_mode))
 		return 0; /* what a link leads to has a rule or not */
 
-	int result = file_path(path, NULL, "%s/%s", directory[1] ? directory : "", name);
-	if (result < 0)
-		return result;
+	int rc = file_path(path, NULL, "%s/%s", directory[1] ? directory : "", name);
+	if (rc < 0)
+		return rc;
 
 	bool is_there = strcmp(path, landlock_devices) == 0 || strcmp(path, walk->root) == 0;
 	bool leads =
@@ -142,8 +142,8 @@ static int landlock_walk_entry(const struct landlock_walk *walk, int directory_f
 	if (landlock_is_denied(walk->plan, &status))
 		return 0;
 
-	result = landlock_allow(walk, directory_fd, name, S_ISDIR(status.st_mode));
-	return result == -ENOENT || result == -EACCES ? 0 : result;
+	rc = landlock_allow(walk, directory_fd, name, S_ISDIR(status.st_mode));
+	return rc == -ENOENT || rc == -EACCES ? 0 : rc;
 }
 
 static int landlock_walk(const struct landlock_walk *walk, const char *path, bool is_devices,
@@ -154,19 +154,19 @@ static int landlock_walk(const struct landlock_walk *walk, const char *path, boo
 		return errno == ENOENT ? 0 : -errno;
 
 	const struct dirent *entry;
-	int result = 0;
+	int rc = 0;
 
-	for (unsigned i = 0; result == 0 && (entry = readdir(list)); i++) {
+	for (unsigned i = 0; rc == 0 && (entry = readdir(list)); i++) {
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
 
-		result = i == LANDLOCK_ENTRIES_MAX
-			     ? -E2BIG
-			     : landlock_walk_entry(walk, dirfd(list), path, entry->d_name,
-						   is_devices, depth);
+		rc = i == LANDLOCK_ENTRIES_MAX
+			 ? -E2BIG
+			 : landlock_walk_entry(walk, dirfd(list), path, entry->d_name, is_devices,
+					       depth);
 	}
 
-	return result;
+	return rc;
 }
 
 int landlock_restrict(const struct landlock_plan *plan)
@@ -181,10 +181,9 @@ int landlock_restrict(const struct landlock_plan *plan)
 	if (version >= 2)
 		walk.directories |= LANDLOCK_REFER;
 
-	int result =
-	    plan->device_root[0] ? file_path(walk.root, NULL, "%s/dev", plan->device_root) : 0;
-	if (result < 0)
-		return result;
+	int rc = plan->device_root[0] ? file_path(walk.root, NULL, "%s/dev", plan->device_root) : 0;
+	if (rc < 0)
+		return rc;
 
 	/* The first version's struct: all that is handled here. */
 	uint64_t handled = walk.directories | LANDLOCK_MAKE_CHAR;
@@ -193,9 +192,9 @@ int landlock_restrict(const struct landlock_plan *plan)
 		return -errno;
 
 	walk.ruleset_fd = fd;
-	result = landlock_walk(&walk, "/", false, LANDLOCK_DEPTH_MAX);
-	if (result < 0)
-		return result;
+	rc = landlock_walk(&walk, "/", false, LANDLOCK_DEPTH_MAX);
+	if (rc < 0)
+		return rc;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || syscall(LANDLOCK_SELF, fd, 0) < 0)
 		return -errno;
 

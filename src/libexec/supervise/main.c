@@ -155,12 +155,12 @@ static int main_open_desk(struct supervisor *self, struct err *err)
 	note.since_s = (uint64_t)clock_unix_ns() / 1000000000;
 	prepare_set_name(&self->launch, &note);
 
-	int result = desk_init(&self->desk, &note, err);
-	self->has_desk = result == 0;
-	for (size_t i = 0; result == 0 && i < self->tokens.count; i++)
-		result = desk_open_at(&self->desk, self->tokens.tokens[i].socket_fd, err);
+	int rc = desk_init(&self->desk, &note, err);
+	self->has_desk = rc == 0;
+	for (size_t i = 0; rc == 0 && i < self->tokens.count; i++)
+		rc = desk_open_at(&self->desk, self->tokens.tokens[i].socket_fd, err);
 
-	return result;
+	return rc;
 }
 
 /* Who types at a job's terminal uses it, whatever its GPUs do. */
@@ -192,16 +192,16 @@ static int main_open_outputs(struct supervisor *self, struct err *err)
 		return self->err_fd;
 
 	crash_point("supervisor.err_opened");
-	int result = output_open(&self->output, LAUNCH_FD_DIRECTORY, &self->launch, &self->out_fd,
-				 &self->err_fd, err);
+	int rc = output_open(&self->output, LAUNCH_FD_DIRECTORY, &self->launch, &self->out_fd,
+			     &self->err_fd, err);
 	/* Another attempt would have no terminal either: this one says why. */
-	if (result < 0 && spec->pty) {
+	if (rc < 0 && spec->pty) {
 		self->no_terminal = *err;
 		return 0;
 	}
 
-	if (result <= 0)
-		return result;
+	if (rc <= 0)
+		return rc;
 	if (self->launch.spec.wants.idle_ns > 0) {
 		self->output.terminal.used = main_on_used;
 		self->output.terminal.context = self;
@@ -223,29 +223,29 @@ static void main_leave_error(void)
 static enum launch_exit main_claim(struct supervisor *self, struct err *err)
 {
 	struct jobdir_claim claim;
-	int result = prepare_tokens(&self->launch, &self->tokens, err);
+	int rc = prepare_tokens(&self->launch, &self->tokens, err);
 
 	crash_point("supervisor.tokens_taken");
-	if (result == -EBUSY) {
+	if (rc == -EBUSY) {
 		agents_say(&self->agents, CONTROL_TOKENS_BUSY, 0, 0, err->text);
 		if (agents_count(&self->agents) == 0)
 			watch_idle(&self->agents, NULL, MAIN_BUSY_MS);
 		return LAUNCH_EXIT_TOKENS_BUSY;
 	}
 
-	if (result == 0)
-		result = main_open_desk(self, err);
-	if (result == 0)
-		result = main_open_outputs(self, err);
-	if (result == 0)
-		result = prepare_claim(&self->launch, &self->cgroup, &claim, err);
-	if (result < 0)
+	if (rc == 0)
+		rc = main_open_desk(self, err);
+	if (rc == 0)
+		rc = main_open_outputs(self, err);
+	if (rc == 0)
+		rc = prepare_claim(&self->launch, &self->cgroup, &claim, err);
+	if (rc < 0)
 		return LAUNCH_EXIT_NOT_READY;
 
-	result = jobdir_claim(LAUNCH_FD_DIRECTORY, self->launch.attempt, &claim, err);
+	rc = jobdir_claim(LAUNCH_FD_DIRECTORY, self->launch.attempt, &claim, err);
 	crash_point("supervisor.claimed");
-	if (result < 0)
-		return result == -EEXIST ? LAUNCH_EXIT_CLAIMED : LAUNCH_EXIT_NOT_READY;
+	if (rc < 0)
+		return rc == -EEXIST ? LAUNCH_EXIT_CLAIMED : LAUNCH_EXIT_NOT_READY;
 
 	agents_say(&self->agents, CONTROL_CLAIMED, 0, 0, claim.cgroup);
 	return 0;

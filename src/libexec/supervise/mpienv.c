@@ -53,24 +53,24 @@ const char *mpienv_file_name(enum mpienv_file file)
 int mpienv_file_text(const struct mpienv *mpi, enum mpienv_file file, struct buf *out)
 {
 	uint32_t workers = mpi->wants->workers, slots = mpienv_slots(mpi);
-	int result = file == MPIENV_DISCOVER ? buf_add_text(out, "#!/bin/sh\n") : 0;
+	int rc = file == MPIENV_DISCOVER ? buf_add_text(out, "#!/bin/sh\n") : 0;
 
 	if (mpi->wants->merge && file == MPIENV_OPENMPI)
 		return buf_printf(out, "localhost slots=%" PRIu64 "\n", (uint64_t)workers * slots);
 
-	for (uint32_t i = 0; result == 0 && i < workers; i++) {
+	for (uint32_t i = 0; rc == 0 && i < workers; i++) {
 		char host[MPIENV_HOST_MAX];
 		mpienv_host(mpi, i, host);
 
 		if (file == MPIENV_OPENMPI)
-			result = buf_printf(out, "%s slots=%" PRIu32 "\n", host, slots);
+			rc = buf_printf(out, "%s slots=%" PRIu32 "\n", host, slots);
 		else if (file == MPIENV_HYDRA)
-			result = buf_printf(out, "%s:%" PRIu32 "\n", host, slots);
+			rc = buf_printf(out, "%s:%" PRIu32 "\n", host, slots);
 		else
-			result = buf_printf(out, "echo %s:%" PRIu32 "\n", host, slots);
+			rc = buf_printf(out, "echo %s:%" PRIu32 "\n", host, slots);
 	}
 
-	return result;
+	return rc;
 }
 
 /* --- variables -------------------------------------------------------------------------------- */
@@ -194,37 +194,36 @@ int mpienv_launcher(const struct mpienv *mpi, char ***environment, struct err *e
 
 	bool is_hydra = mpi->wants->launcher == WANTS_LAUNCHER_MPICH ||
 			mpi->wants->launcher == WANTS_LAUNCHER_INTEL;
-	int result = mpienv_printf(environment, err, "SLUICE_RSH=%s", mpi->socket);
-	if (result == 0)
-		result =
+	int rc = mpienv_printf(environment, err, "SLUICE_RSH=%s", mpi->socket);
+	if (rc == 0)
+		rc =
 		    mpienv_printf(environment, err, "SLUICE_WORKERS=%" PRIu32, mpi->wants->workers);
-	if (result < 0 || mpi->wants->launcher == WANTS_LAUNCHER_RANKS)
-		return result;
+	if (rc < 0 || mpi->wants->launcher == WANTS_LAUNCHER_RANKS)
+		return rc;
 
-	result = mpienv_printf(environment, err, "SLUICE_HOSTFILE=%s/%s", mpi->directory,
-			       mpienv_file_name(is_hydra ? MPIENV_HYDRA : MPIENV_OPENMPI));
-	if (result == 0)
-		result = mpienv_printf(environment, err, "SLUICE_DISCOVER_HOSTS=%s/%s",
-				       mpi->directory, mpienv_file_name(MPIENV_DISCOVER));
+	rc = mpienv_printf(environment, err, "SLUICE_HOSTFILE=%s/%s", mpi->directory,
+			   mpienv_file_name(is_hydra ? MPIENV_HYDRA : MPIENV_OPENMPI));
+	if (rc == 0)
+		rc = mpienv_printf(environment, err, "SLUICE_DISCOVER_HOSTS=%s/%s", mpi->directory,
+				   mpienv_file_name(MPIENV_DISCOVER));
 
-	for (size_t i = 0; result == 0 && i < array_length(mpienv_fixed); i++)
-		result = mpienv_set(environment, mpienv_fixed[i], err);
+	for (size_t i = 0; rc == 0 && i < array_length(mpienv_fixed); i++)
+		rc = mpienv_set(environment, mpienv_fixed[i], err);
 
-	for (size_t i = 0; result == 0 && i < array_length(mpienv_rows); i++) {
+	for (size_t i = 0; rc == 0 && i < array_length(mpienv_rows); i++) {
 		const struct mpienv_row *row = &mpienv_rows[i];
 		if (row->file < 0)
-			result = mpienv_printf(environment, err, "%s=%s", row->name, mpi->rsh);
+			rc = mpienv_printf(environment, err, "%s=%s", row->name, mpi->rsh);
 		else
-			result =
-			    mpienv_printf(environment, err, "%s=%s/%s", row->name, mpi->directory,
-					  mpienv_file_name((enum mpienv_file)row->file));
+			rc = mpienv_printf(environment, err, "%s=%s/%s", row->name, mpi->directory,
+					   mpienv_file_name((enum mpienv_file)row->file));
 	}
 
-	if (result == 0 && mpi->wants->merge)
-		result = mpienv_printf(environment, err, "OMPI_MCA_orte_fork_agent=%s --enter",
-				       mpi->rsh);
+	if (rc == 0 && mpi->wants->merge)
+		rc = mpienv_printf(environment, err, "OMPI_MCA_orte_fork_agent=%s --enter",
+				   mpi->rsh);
 
-	return result;
+	return rc;
 }
 
 int mpienv_worker(const struct mpienv *mpi, uint32_t index, char ***environment, struct err *err)
@@ -232,60 +231,59 @@ int mpienv_worker(const struct mpienv *mpi, uint32_t index, char ***environment,
 	char host[MPIENV_HOST_MAX];
 	mpienv_host(mpi, index, host);
 
-	int result = mpienv_printf(environment, err, "SLUICE_WORKER=%" PRIu32, index);
-	if (result == 0)
-		result = mpienv_printf(environment, err, "SLUICE_WORKER_NAME=%s", host);
-	if (result == 0)
-		result =
+	int rc = mpienv_printf(environment, err, "SLUICE_WORKER=%" PRIu32, index);
+	if (rc == 0)
+		rc = mpienv_printf(environment, err, "SLUICE_WORKER_NAME=%s", host);
+	if (rc == 0)
+		rc =
 		    mpienv_printf(environment, err, "SLUICE_WORKERS=%" PRIu32, mpi->wants->workers);
-	if (result == 0)
-		result = mpienv_set(environment, "K_MPI_JOB_ROLE=worker", err);
+	if (rc == 0)
+		rc = mpienv_set(environment, "K_MPI_JOB_ROLE=worker", err);
 
 	/* Daemons of one host share a directory in /tmp, and one that writes the map of the machine
 	 * there while another one removes it has died of it (Open MPI 4.1.4, hwloc 2.9). */
-	if (result == 0)
-		result = mpienv_printf(environment, err, "OMPI_MCA_orte_tmpdir_base=%s/w%" PRIu32,
-				       mpi->directory, index);
+	if (rc == 0)
+		rc = mpienv_printf(environment, err, "OMPI_MCA_orte_tmpdir_base=%s/w%" PRIu32,
+				   mpi->directory, index);
 
 	/* Named by the machine and the rank below one daemon: two daemons on one machine would give
 	 * each other's ranks the same memory. */
-	if (result == 0 && mpi->memory[0])
-		result = mpienv_printf(environment, err,
-				       "OMPI_MCA_btl_vader_backing_directory=%s/w%" PRIu32,
-				       mpi->memory, index);
+	if (rc == 0 && mpi->memory[0])
+		rc = mpienv_printf(environment, err,
+				   "OMPI_MCA_btl_vader_backing_directory=%s/w%" PRIu32, mpi->memory,
+				   index);
 
-	if (result == 0 && mpi->memory[0])
-		result = mpienv_printf(environment, err,
-				       "OMPI_MCA_btl_sm_backing_directory=%s/w%" PRIu32,
-				       mpi->memory, index);
+	if (rc == 0 && mpi->memory[0])
+		rc = mpienv_printf(environment, err,
+				   "OMPI_MCA_btl_sm_backing_directory=%s/w%" PRIu32, mpi->memory,
+				   index);
 
-	if (result == 0)
-		result = mpienv_printf(environment, err, "PRTE_MCA_prte_tmpdir_base=%s/w%" PRIu32,
-				       mpi->directory, index);
+	if (rc == 0)
+		rc = mpienv_printf(environment, err, "PRTE_MCA_prte_tmpdir_base=%s/w%" PRIu32,
+				   mpi->directory, index);
 
-	return result;
+	return rc;
 }
 
 int mpienv_rank(const struct mpienv *mpi, uint32_t index, uint16_t port, char ***environment,
 		struct err *err)
 {
-	int result = mpienv_worker(mpi, index, environment, err);
-	if (result == 0)
-		result = mpienv_printf(environment, err, "RANK=%" PRIu32, index);
-	if (result == 0)
-		result = mpienv_printf(environment, err, "JOB_COMPLETION_INDEX=%" PRIu32, index);
-	if (result == 0)
-		result =
-		    mpienv_printf(environment, err, "WORLD_SIZE=%" PRIu32, mpi->wants->workers);
+	int rc = mpienv_worker(mpi, index, environment, err);
+	if (rc == 0)
+		rc = mpienv_printf(environment, err, "RANK=%" PRIu32, index);
+	if (rc == 0)
+		rc = mpienv_printf(environment, err, "JOB_COMPLETION_INDEX=%" PRIu32, index);
+	if (rc == 0)
+		rc = mpienv_printf(environment, err, "WORLD_SIZE=%" PRIu32, mpi->wants->workers);
 
-	if (result == 0)
-		result = mpienv_set(environment, "LOCAL_RANK=0", err);
-	if (result == 0)
-		result = mpienv_set(environment, "LOCAL_WORLD_SIZE=1", err);
-	if (result == 0)
-		result = mpienv_set(environment, "MASTER_ADDR=127.0.0.1", err);
-	if (result == 0)
-		result = mpienv_printf(environment, err, "MASTER_PORT=%u", (unsigned)port);
+	if (rc == 0)
+		rc = mpienv_set(environment, "LOCAL_RANK=0", err);
+	if (rc == 0)
+		rc = mpienv_set(environment, "LOCAL_WORLD_SIZE=1", err);
+	if (rc == 0)
+		rc = mpienv_set(environment, "MASTER_ADDR=127.0.0.1", err);
+	if (rc == 0)
+		rc = mpienv_printf(environment, err, "MASTER_PORT=%u", (unsigned)port);
 
-	return result;
+	return rc;
 }

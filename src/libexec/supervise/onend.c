@@ -60,9 +60,9 @@ static int onend_environment(const struct onend *onend, const struct launch *lau
 			     struct err *err)
 {
 	size_t count = 0;
-	int result = environment_make(launch, 0, 0, out, err);
-	if (result < 0)
-		return result;
+	int rc = environment_make(launch, 0, 0, out, err);
+	if (rc < 0)
+		return rc;
 
 	while ((*out)[count])
 		count++;
@@ -109,14 +109,14 @@ static pid_t onend_start(const struct onend *onend, const struct launch *launch,
 	    (sandbox->level == JOB_ISOLATION_CONTAINER_ALONE && landlock_version() > 0);
 	/* Its words would be beyond the limit of the job's output. */
 	_cleanup_close_ int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int result = null_fd < 0 ? err_set(err, -errno, "opening /dev/null") : 0;
-	if (result == 0 && onend->needs_cgroup && group->fd < 0)
-		result = err_set(err, -ENOENT, "it has no cgroup with the job's device rules");
+	int rc = null_fd < 0 ? err_set(err, -errno, "opening /dev/null") : 0;
+	if (rc == 0 && onend->needs_cgroup && group->fd < 0)
+		rc = err_set(err, -ENOENT, "it has no cgroup with the job's device rules");
 
-	if (result == 0)
-		result = onend_environment(onend, launch, &environment, err);
+	if (rc == 0)
+		rc = onend_environment(onend, launch, &environment, err);
 
-	if (result == 0) {
+	if (rc == 0) {
 		struct command command = {.spec = &launch->spec,
 					  .argv = argv,
 					  .in_fd = -1,
@@ -130,11 +130,11 @@ static pid_t onend_start(const struct onend *onend, const struct launch *launch,
 					  .init = init->pid > 0 ? init : NULL,
 					  .landlock = has_landlock ? &landlock : NULL,
 					  .no_new_privs = sandbox->has_no_new_privs};
-		result = command_start(&command, &outcome, err);
+		rc = command_start(&command, &outcome, err);
 	}
 
 	environment = jobenv_free(environment);
-	return result < 0 ? -1 : outcome.pid;
+	return rc < 0 ? -1 : outcome.pid;
 }
 
 void onend_run(const struct onend *onend)

@@ -170,11 +170,11 @@ static int output_open_pipes(struct output *output, const struct launch *launch,
 	if (err_end < 0)
 		return err_end;
 
-	int result = output_watch(output, output->out.in_fd, OUTPUT_OUT, EPOLLIN);
-	if (result == 0)
-		result = output_watch(output, output->err.in_fd, OUTPUT_ERR, EPOLLIN);
-	if (result < 0)
-		return result;
+	int rc = output_watch(output, output->out.in_fd, OUTPUT_OUT, EPOLLIN);
+	if (rc == 0)
+		rc = output_watch(output, output->err.in_fd, OUTPUT_ERR, EPOLLIN);
+	if (rc < 0)
+		return rc;
 
 	*out_fd = take_fd(&out_end);
 	*err_fd = take_fd(&err_end);
@@ -186,17 +186,17 @@ static int output_open_terminal(struct output *output, int job_fd, const struct 
 				int *out_fd, int *err_fd)
 {
 	_cleanup_close_ int out_end = -1;
-	int result = terminal_open(&output->terminal, job_fd, launch, &output->out, &out_end, NULL);
-	if (result < 0)
-		return result;
+	int rc = terminal_open(&output->terminal, job_fd, launch, &output->out, &out_end, NULL);
+	if (rc < 0)
+		return rc;
 
 	_cleanup_close_ int err_end = fcntl(out_end, F_DUPFD_CLOEXEC, 0);
 	if (err_end < 0)
 		return -errno;
 
-	result = output_watch(output, output->terminal.events_fd, OUTPUT_TERMINAL, EPOLLIN);
-	if (result < 0)
-		return result;
+	rc = output_watch(output, output->terminal.events_fd, OUTPUT_TERMINAL, EPOLLIN);
+	if (rc < 0)
+		return rc;
 
 	*out_fd = take_fd(&out_end);
 	*err_fd = take_fd(&err_end);
@@ -220,23 +220,23 @@ int output_open(struct output *output, int job_fd, const struct launch *launch, 
 		return 0;
 
 	int files[2] = {*out_fd, *err_fd};
-	int result = output_open_events(output);
-	if (result == 0)
-		result = output_take_file(&output->out, files[0], launch->log_bytes);
-	if (result == 0)
-		result = output_take_file(&output->err, files[1], launch->log_bytes);
+	int rc = output_open_events(output);
+	if (rc == 0)
+		rc = output_take_file(&output->out, files[0], launch->log_bytes);
+	if (rc == 0)
+		rc = output_take_file(&output->err, files[1], launch->log_bytes);
 	output->out.notes = &output->err;
 
-	if (result == 0)
-		result = spec->pty ? output_open_terminal(output, job_fd, launch, out_fd, err_fd)
-				   : output_open_pipes(output, launch, out_fd, err_fd);
+	if (rc == 0)
+		rc = spec->pty ? output_open_terminal(output, job_fd, launch, out_fd, err_fd)
+			       : output_open_pipes(output, launch, out_fd, err_fd);
 
-	if (result < 0) {
+	if (rc < 0) {
 		output_undo(output, job_fd);
-		return err_set(err, result, "making %s: %s",
+		return err_set(err, rc, "making %s: %s",
 			       spec->pty ? "the job's terminal"
 					 : "what the job's output goes through",
-			       err_describe(result));
+			       err_describe(rc));
 	}
 
 	crash_point("supervisor.output_opened");

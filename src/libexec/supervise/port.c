@@ -50,38 +50,38 @@ static int port_try(int port)
 static int port_take_one(int port, int *out_fd)
 {
 	_cleanup_close_ int fd = port_claim(port);
-	int result = fd < 0 ? fd : port_try(port);
-	if (result == 0)
+	int rc = fd < 0 ? fd : port_try(port);
+	if (rc == 0)
 		*out_fd = take_fd(&fd);
-	return result;
+	return rc;
 }
 
 int port_take(const char *text, uint64_t seed, int *out_fd, struct err *err)
 {
 	uint64_t wanted;
-	int result = parse_u64_span(text, strcspn(text, ":"), 0, UINT16_MAX, &wanted);
-	if (result < 0)
+	int rc = parse_u64_span(text, strcspn(text, ":"), 0, UINT16_MAX, &wanted);
+	if (rc < 0)
 		return err_set(err, -EINVAL, "'%.32s' is no TCP port", text);
 
 	if (wanted > 0) {
-		result = port_take_one((int)wanted, out_fd);
-		return result < 0 ? err_set(err, result,
-					    "port %d of 127.0.0.1, which --port names, is not "
-					    "free: %s (--port 0 takes any)",
-					    (int)wanted, err_describe(result))
-				  : (int)wanted;
+		rc = port_take_one((int)wanted, out_fd);
+		return rc < 0 ? err_set(err, rc,
+					"port %d of 127.0.0.1, which --port names, is not "
+					"free: %s (--port 0 takes any)",
+					(int)wanted, err_describe(rc))
+			      : (int)wanted;
 	}
 
 	for (uint64_t i = 0; i < PORT_COUNT; i++) {
 		int port = PORT_FIRST + (int)((seed + i) % PORT_COUNT);
-		result = port_take_one(port, out_fd);
-		if (result == 0)
+		rc = port_take_one(port, out_fd);
+		if (rc == 0)
 			return port;
-		if (result != -EADDRINUSE)
+		if (rc != -EADDRINUSE)
 			break;
 	}
 
-	return err_set(err, result, "no port of 127.0.0.1 is to be had: %s", err_describe(result));
+	return err_set(err, rc, "no port of 127.0.0.1 is to be had: %s", err_describe(rc));
 }
 
 int port_find(uint16_t *out, struct err *err)

@@ -154,11 +154,11 @@ static int prepare_take(const struct launch *launch, const struct token_place *p
 				continue;
 
 			struct token *token = &out->tokens[out->count];
-			int result = token_take(place, grant->uuid, slot, &self, token, err);
-			if (result == -EBUSY)
+			int rc = token_take(place, grant->uuid, slot, &self, token, err);
+			if (rc == -EBUSY)
 				return prepare_busy(place, grant, slot, err);
-			if (result < 0)
-				return result;
+			if (rc < 0)
+				return rc;
 
 			out->count++;
 			prepare_raise(&token->socket_fd);
@@ -178,20 +178,20 @@ int prepare_tokens(const struct launch *launch, struct prepare_tokens *out, stru
 
 	prepare_descriptors(count);
 	struct token_place place _cleanup_token_place_ = TOKEN_PLACE_NONE;
-	int result = token_place_open(launch->runtime_dir[0] ? launch->runtime_dir : NULL,
-				      launch->sim_state[0] ? launch->sim_state : NULL, &place, err);
-	if (result < 0)
-		return result;
+	int rc = token_place_open(launch->runtime_dir[0] ? launch->runtime_dir : NULL,
+				  launch->sim_state[0] ? launch->sim_state : NULL, &place, err);
+	if (rc < 0)
+		return rc;
 
 	out->tokens = calloc(count, sizeof(*out->tokens));
 	if (!out->tokens)
 		return err_set(err, -ENOMEM, "no memory for the tokens of the GPUs");
 
-	result = prepare_take(launch, &place, out, err);
-	if (result < 0)
+	rc = prepare_take(launch, &place, out, err);
+	if (rc < 0)
 		prepare_release(out);
 
-	return result;
+	return rc;
 }
 
 void prepare_release(struct prepare_tokens *tokens)
@@ -282,9 +282,9 @@ static int prepare_boot_id(char out[JOBDIR_BOOT_MAX], struct err *err)
 	struct buf text _cleanup_buf_;
 
 	buf_init(&text, PREPARE_TEXT_MAX);
-	int result = file_read("/proc/sys/kernel/random/boot_id", &text, err);
-	if (result < 0)
-		return result;
+	int rc = file_read("/proc/sys/kernel/random/boot_id", &text, err);
+	if (rc < 0)
+		return rc;
 
 	(void)snprintf(out, JOBDIR_BOOT_MAX, "%.*s", (int)strcspn(buf_text(&text), "\n"),
 		       buf_text(&text)); /* cut if the kernel says more */
@@ -296,12 +296,12 @@ int prepare_claim(const struct launch *launch, const struct cgroup *cgroup,
 {
 	struct jobdir_claim claim = {.pid = getpid()};
 	struct tree_process self;
-	int result = tree_read(claim.pid, &self, err);
-	if (result == 0)
-		result = prepare_boot_id(claim.boot_id, err);
+	int rc = tree_read(claim.pid, &self, err);
+	if (rc == 0)
+		rc = prepare_boot_id(claim.boot_id, err);
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	claim.start_ticks = self.start;
 	claim.unix_ns = clock_unix_ns();

@@ -70,18 +70,17 @@ int rshserver_new(const struct rshserver_options *options, struct rshserver **ou
 	self->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	self->listen_fd = rshserver_listen(options->name, err);
 
-	int result = self->listen_fd;
-	if (result >= 0)
-		result = self->epoll_fd < 0
-			     ? -errno
-			     : rshserver_add(self, self->listen_fd, RSHSERVER_LISTENER);
+	int rc = self->listen_fd;
+	if (rc >= 0)
+		rc = self->epoll_fd < 0 ? -errno
+					: rshserver_add(self, self->listen_fd, RSHSERVER_LISTENER);
 
-	if (result < 0) {
+	if (rc < 0) {
 		if (self->listen_fd >= 0)
-			(void)err_set(err, result, "watching the workers' socket: %s",
-				      err_describe(result));
+			(void)err_set(err, rc, "watching the workers' socket: %s",
+				      err_describe(rc));
 		rshserver_free(self);
-		return result;
+		return rc;
 	}
 
 	*out = self;

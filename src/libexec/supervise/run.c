@@ -50,12 +50,12 @@ static void run_launch_failed(struct supervisor *self, int code, int exit_code,
 
 static int run_environment(const struct supervisor *self, char ***out, struct err *err)
 {
-	int result = self->workers
-			 ? workers_environment(self->workers, out, err)
-			 : environment_make(&self->launch, 0, self->launch.grant_count, out, err);
-	if (result == 0 && self->port > 0 && port_tell(self->port, out) < 0)
+	int rc = self->workers
+		     ? workers_environment(self->workers, out, err)
+		     : environment_make(&self->launch, 0, self->launch.grant_count, out, err);
+	if (rc == 0 && self->port > 0 && port_tell(self->port, out) < 0)
 		return err_set(err, -ENOMEM, "no memory for the job's environment");
-	return result;
+	return rc;
 }
 
 static int run_take_port(struct supervisor *self, struct err *err)
@@ -135,21 +135,21 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 {
 	const char *word = is_removal ? "remove" : "run";
 	char **environment = NULL, *helper[IMAGE_HELPER_WORDS];
-	int result = self->has_image ? image_helper(&self->launch, word, helper, err) : 0;
-	if (result == 0)
-		result = run_environment(self, &environment, err);
+	int rc = self->has_image ? image_helper(&self->launch, word, helper, err) : 0;
+	if (rc == 0)
+		rc = run_environment(self, &environment, err);
 
 	/* What else would tell the administrator's program what to do is not for it. */
-	if (result == 0 && self->has_image && self->image.is_trusted &&
-	    self->launch.spec.uid != 0 && program_clean(environment) < 0)
-		result = err_set(err, -ENOMEM, "no memory for the job's environment");
+	if (rc == 0 && self->has_image && self->image.is_trusted && self->launch.spec.uid != 0 &&
+	    program_clean(environment) < 0)
+		rc = err_set(err, -ENOMEM, "no memory for the job's environment");
 
 	struct nodes_wish nodes = {.root = NULL};
 
-	if (result == 0)
-		result = run_nodes(self, &nodes, err);
+	if (rc == 0)
+		rc = run_nodes(self, &nodes, err);
 
-	if (result == 0) {
+	if (rc == 0) {
 		bool has_launcher = self->has_image && self->image.launcher.fd >= 0;
 		struct landlock_plan landlock = {.denied = self->launch.denied,
 						 .count = self->launch.denied_count,
@@ -187,11 +187,11 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 		    .nodes = nodes.root ? &nodes : NULL,
 		    .give_up = is_removal ? run_gives_up_removal : run_gives_up,
 		    .context = self};
-		result = command_start(&command, out, err);
+		rc = command_start(&command, out, err);
 	}
 
 	environment = jobenv_free(environment);
-	return result;
+	return rc;
 }
 
 /* It runs, but not in its cgroup, which is said. One whose isolation lies in that is not started.
@@ -232,16 +232,16 @@ static int run_make_workers(struct supervisor *self, struct err *err)
 						.token_count = self->tokens.count,
 						.output = &self->output,
 						.memories = &self->memories};
-	int result = workers_new(&options, &self->workers, err);
-	if (result < 0)
-		return result;
+	int rc = workers_new(&options, &self->workers, err);
+	if (rc < 0)
+		return rc;
 
 	workers_sources(self->workers, sources);
 
-	for (size_t i = 0; result == 0 && i < WORKERS_SOURCES; i++)
-		result = run_listen(self, &sources[i]);
+	for (size_t i = 0; rc == 0 && i < WORKERS_SOURCES; i++)
+		rc = run_listen(self, &sources[i]);
 
-	return result < 0 ? err_set(err, result, "too much listens while the job runs") : 0;
+	return rc < 0 ? err_set(err, rc, "too much listens while the job runs") : 0;
 }
 
 /* Where it cannot be had the job runs without, and that is said. */
@@ -313,16 +313,16 @@ static pid_t run_start(struct supervisor *self)
 	run_start_init(self);
 	crash_point("supervisor.init_started");
 
-	int result = run_take_port(self, &err);
-	if (result == 0)
-		result = run_make_workers(self, &err);
-	if (result == 0)
-		result = run_call(self, false, &outcome, &err);
+	int rc = run_take_port(self, &err);
+	if (rc == 0)
+		rc = run_make_workers(self, &err);
+	if (rc == 0)
+		rc = run_call(self, false, &outcome, &err);
 	crash_point("supervisor.started");
 
-	if (result < 0) {
+	if (rc < 0) {
 		run_end_init(self);
-		run_launch_failed(self, result, outcome.exit_code, &err);
+		run_launch_failed(self, rc, outcome.exit_code, &err);
 		return -1;
 	}
 
@@ -382,30 +382,30 @@ static int run_start_removal(struct supervisor *self, struct command_outcome *ou
 	struct launch again _cleanup_launch_;
 
 	launch_init(&again);
-	int result = prepare_launch(LAUNCH_FD_LAUNCH, &again, &err);
-	if (result == 0) {
+	int rc = prepare_launch(LAUNCH_FD_LAUNCH, &again, &err);
+	if (rc == 0) {
 		spec_done(&self->launch.spec); /* let go before, but for --remove */
 		self->launch.spec = again.spec;
 		spec_init(&again.spec);
 
 		/* Of its own: the job's errors may be at their limit. */
-		result = output_add(&self->output, LAUNCH_FD_DIRECTORY, &self->launch, "err",
-				    self->launch.log_bytes > 0 ? RUN_REMOVAL_BYTES : 0, &err);
+		rc = output_add(&self->output, LAUNCH_FD_DIRECTORY, &self->launch, "err",
+				self->launch.log_bytes > 0 ? RUN_REMOVAL_BYTES : 0, &err);
 	}
 
-	_cleanup_close_ int err_fd = result;
-	self->out_fd = self->err_fd = result; /* both the same */
+	_cleanup_close_ int err_fd = rc;
+	self->out_fd = self->err_fd = rc; /* both the same */
 	self->ask_until_ns = clock_now_ns(&run_clock) + RUN_ASK_NS;
 
-	if (result >= 0)
-		result = run_call(self, true, out, &err);
-	if (result >= 0 && out->given_up)
+	if (rc >= 0)
+		rc = run_call(self, true, out, &err);
+	if (rc >= 0 && out->given_up)
 		(void)err_set(&err, -ETIMEDOUT, "what does it has not begun in time");
-	if ((result < 0 || out->given_up) && err_fd >= 0) /* or nobody can be told */
+	if ((rc < 0 || out->given_up) && err_fd >= 0) /* or nobody can be told */
 		(void)dprintf(err_fd, "sluice-supervise: removing the container: %s\n", err.text);
 	self->out_fd = self->err_fd = -1;
 
-	return result;
+	return rc;
 }
 
 /* Before the job is killed: podman can do it better, for it knows then what became of the
@@ -415,8 +415,8 @@ static int run_start_removal(struct supervisor *self, struct command_outcome *ou
 static int run_remove_first(void *context)
 {
 	struct command_outcome outcome = {.pid = -1};
-	int result = run_start_removal(context, &outcome);
-	return result == 0 && outcome.given_up ? -ETIMEDOUT : result;
+	int rc = run_start_removal(context, &outcome);
+	return rc == 0 && outcome.given_up ? -ETIMEDOUT : rc;
 }
 
 /* False: it has not begun, or was not done, in time, and was killed. */

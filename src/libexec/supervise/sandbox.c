@@ -87,13 +87,13 @@ static bool sandbox_try_v2(const struct launch *launch, const struct cgroup *cgr
 			   const char *no_cgroup, struct sandbox *out)
 {
 	struct err err = {0};
-	int result = sandbox_check_root(launch, &err);
-	if (result == 0 && cgroup->fd < 0)
-		result = err_set(&err, -ENOENT, "no cgroup: %.140s", no_cgroup);
-	if (result == 0)
-		result = devguard_attach(cgroup, launch->denied, launch->denied_count, &err);
+	int rc = sandbox_check_root(launch, &err);
+	if (rc == 0 && cgroup->fd < 0)
+		rc = err_set(&err, -ENOENT, "no cgroup: %.140s", no_cgroup);
+	if (rc == 0)
+		rc = devguard_attach(cgroup, launch->denied, launch->denied_count, &err);
 
-	if (result < 0) {
+	if (rc < 0) {
 		sandbox_add_why(out, "cgroup2", err.text);
 		return false;
 	}
@@ -107,17 +107,17 @@ static bool sandbox_try_v1(const struct launch *launch, const struct cgroup *cgr
 			   const char *no_cgroup, struct sandbox *out)
 {
 	struct err err = {0};
-	int result = sandbox_check_root(launch, &err);
-	if (result == 0 && cgroup->fd < 0)
-		result = err_set(&err, -ENOENT, "no cgroup: %.140s", no_cgroup);
-	if (result == 0)
-		result = cgroup_path_v1(cgroup->path, "devices", out->devices_v1, &err);
+	int rc = sandbox_check_root(launch, &err);
+	if (rc == 0 && cgroup->fd < 0)
+		rc = err_set(&err, -ENOENT, "no cgroup: %.140s", no_cgroup);
+	if (rc == 0)
+		rc = cgroup_path_v1(cgroup->path, "devices", out->devices_v1, &err);
 
-	if (result == 0)
-		result = devguard_attach_v1(out->devices_v1, launch->denied, launch->denied_count,
-					    true, &err);
+	if (rc == 0)
+		rc = devguard_attach_v1(out->devices_v1, launch->denied, launch->denied_count, true,
+					&err);
 
-	if (result < 0) {
+	if (rc < 0) {
 		out->devices_v1[0] = '\0';
 		sandbox_add_why(out, "cgroup1", err.text);
 		return false;
@@ -163,13 +163,13 @@ int sandbox_guard(const struct sandbox *sandbox, const struct cgroup *cgroup,
 	if (sandbox->level == JOB_ISOLATION_CGROUP2)
 		return devguard_attach(cgroup, part->denied, part->denied_count, err);
 
-	int result = cgroup_path_v1(cgroup->path, "devices", path, err);
-	if (result == 0)
-		result = devguard_attach_v1(path, part->denied, part->denied_count, true, err);
-	if (result == 0)
+	int rc = cgroup_path_v1(cgroup->path, "devices", path, err);
+	if (rc == 0)
+		rc = devguard_attach_v1(path, part->denied, part->denied_count, true, err);
+	if (rc == 0)
 		(void)snprintf(out_v1, CGROUP_PATH_MAX, "%s", path); /* fits */
 
-	return result;
+	return rc;
 }
 
 void sandbox_prepare(const struct launch *launch, const struct cgroup *cgroup,

@@ -92,16 +92,14 @@ static int terminal_open_events(struct terminal *self)
 	if (self->events_fd < 0 || self->timer_fd < 0)
 		return -errno;
 
-	int result = terminal_watch(self, EPOLL_CTL_ADD, self->timer_fd, TERMINAL_TIMER, EPOLLIN);
-	if (result == 0)
-		result =
-		    terminal_watch(self, EPOLL_CTL_ADD, self->listen_fd, TERMINAL_LISTEN, EPOLLIN);
-	if (result == 0)
-		result =
-		    terminal_watch(self, EPOLL_CTL_ADD, self->master_fd, TERMINAL_MASTER, EPOLLIN);
+	int rc = terminal_watch(self, EPOLL_CTL_ADD, self->timer_fd, TERMINAL_TIMER, EPOLLIN);
+	if (rc == 0)
+		rc = terminal_watch(self, EPOLL_CTL_ADD, self->listen_fd, TERMINAL_LISTEN, EPOLLIN);
+	if (rc == 0)
+		rc = terminal_watch(self, EPOLL_CTL_ADD, self->master_fd, TERMINAL_MASTER, EPOLLIN);
 
-	self->is_watched = result == 0;
-	return result;
+	self->is_watched = rc == 0;
+	return rc;
 }
 
 int terminal_open(struct terminal *self, int job_fd, const struct launch *launch,
@@ -116,12 +114,12 @@ int terminal_open(struct terminal *self, int job_fd, const struct launch *launch
 	if (self->listen_fd < 0)
 		return self->listen_fd;
 
-	int result = terminal_open_pair(self, launch, &fd);
-	if (result == 0)
-		result = terminal_open_events(self);
-	if (result < 0) {
+	int rc = terminal_open_pair(self, launch, &fd);
+	if (rc == 0)
+		rc = terminal_open_events(self);
+	if (rc < 0) {
 		terminal_done(self, job_fd);
-		return err_set(err, result, "making the job's terminal: %s", err_describe(result));
+		return err_set(err, rc, "making the job's terminal: %s", err_describe(rc));
 	}
 
 	crash_point("supervisor.terminal_opened");

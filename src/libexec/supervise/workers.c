@@ -225,16 +225,16 @@ static int workers_start(struct workers *self, size_t index, char *const *argv, 
 		command.no_new_privs = sandbox->has_no_new_privs;
 	}
 
-	int result = command_start(&command, &outcome, err);
+	int rc = command_start(&command, &outcome, err);
 
 	(void)jobenv_free(environment);
 	crash_point("supervisor.worker_started");
-	if (result == 0 && outcome.given_up)
-		result = err_set(err, -ETIMEDOUT, "'%s' was not executed in time", argv[0]);
-	if (result == 0)
+	if (rc == 0 && outcome.given_up)
+		rc = err_set(err, -ETIMEDOUT, "'%s' was not executed in time", argv[0]);
+	if (rc == 0)
 		*out = (struct workers_call){.worker = index, .pid = outcome.pid};
 
-	return result;
+	return rc;
 }
 
 static struct workers_call *workers_free_call(struct workers *self)
@@ -271,21 +271,21 @@ static void workers_run(struct workers *self, size_t call, const struct packet *
 	mpienv_host(&self->mpi, (uint32_t)index, name);
 	const struct worker *worker = &self->list[index];
 	struct workers_call *entry = workers_free_call(self);
-	int result = entry ? environment_make(self->options.launch, worker->first, worker->count,
-					      &environment, &err)
-			   : err_set(&err, -EBUSY, "too many commands run in workers");
-	if (result == 0) {
-		result = mpienv_worker(&self->mpi, (uint32_t)index, &environment, &err);
-		if (result < 0)
+	int rc = entry ? environment_make(self->options.launch, worker->first, worker->count,
+					  &environment, &err)
+		       : err_set(&err, -EBUSY, "too many commands run in workers");
+	if (rc == 0) {
+		rc = mpienv_worker(&self->mpi, (uint32_t)index, &environment, &err);
+		if (rc < 0)
 			(void)jobenv_free(environment);
 	}
 
-	if (result == 0) {
+	if (rc == 0) {
 		char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char *)packet->text, NULL};
-		result = workers_start(self, (size_t)index, argv, fds, environment, entry, &err);
+		rc = workers_start(self, (size_t)index, argv, fds, environment, entry, &err);
 	}
 
-	if (result < 0)
+	if (rc < 0)
 		workers_refuse(self, call, name, err.text);
 	else
 		entry->call = call;
@@ -391,23 +391,22 @@ static int workers_start_rank(struct workers *self, size_t index, uint16_t port,
 	const struct launch *launch = self->options.launch;
 	const struct worker *worker = &self->list[index];
 	char **environment = NULL, prefix[WORKERS_PREFIX_MAX];
-	int result = environment_make(launch, worker->first, worker->count, &environment, err);
-	if (result == 0)
-		result = mpienv_rank(&self->mpi, (uint32_t)index, port, &environment, err);
+	int rc = environment_make(launch, worker->first, worker->count, &environment, err);
+	if (rc == 0)
+		rc = mpienv_rank(&self->mpi, (uint32_t)index, port, &environment, err);
 	(void)snprintf(prefix, sizeof(prefix), "w%zu.out", index); /* these fit */
 
-	_cleanup_close_ int out_fd =
-	    result < 0 || index == 0 ? -1 : workers_output(self, prefix, err);
+	_cleanup_close_ int out_fd = rc < 0 || index == 0 ? -1 : workers_output(self, prefix, err);
 	(void)snprintf(prefix, sizeof(prefix), "w%zu.err", index);
 
 	_cleanup_close_ int err_fd = out_fd < 0 ? -1 : workers_output(self, prefix, err);
-	if (result == 0 && index > 0 && err_fd < 0)
-		result = err->code;
-	if (result == 0 && index > 0)
+	if (rc == 0 && index > 0 && err_fd < 0)
+		rc = err->code;
+	if (rc == 0 && index > 0)
 		output_pair(self->options.output);
-	if (result < 0) {
+	if (rc < 0) {
 		(void)jobenv_free(environment);
-		return result;
+		return rc;
 	}
 
 	int own[PACKET_FDS] = {-1, out_fd, err_fd};
@@ -430,25 +429,25 @@ static void workers_run_ranks(struct workers *self, size_t call, const int *fds)
 {
 	struct err err = {0};
 	uint16_t port = 0;
-	int result = self->ranks_left > 0 ? err_set(&err, -EALREADY, "the ranks are started")
-					  : port_find(&port, &err);
+	int rc = self->ranks_left > 0 ? err_set(&err, -EALREADY, "the ranks are started")
+				      : port_find(&port, &err);
 	size_t started = 0;
 
 	workers_link_output(self, "out");
 	workers_link_output(self, "err");
 
-	for (; result == 0 && started < self->count; started++) {
+	for (; rc == 0 && started < self->count; started++) {
 		struct workers_call *entry = workers_free_call(self);
-		result = entry ? workers_start_rank(self, started, port, fds, entry, &err)
-			       : err_set(&err, -EBUSY, "too many commands run in workers");
-		if (result < 0)
+		rc = entry ? workers_start_rank(self, started, port, fds, entry, &err)
+			   : err_set(&err, -EBUSY, "too many commands run in workers");
+		if (rc < 0)
 			break;
 
 		entry->call = call;
 		self->ranks_left++;
 	}
 
-	if (result < 0) {
+	if (rc < 0) {
 		char name[MPIENV_HOST_MAX];
 		mpienv_host(&self->mpi, (uint32_t)started, name);
 		workers_refuse(self, call, name, err.text);
@@ -477,28 +476,28 @@ static void workers_enter(struct workers *self, size_t call, uint32_t rank, pid_
 	struct buf text _cleanup_buf_;
 
 	buf_init(&text, PACKET_ANSWER_MAX);
-	int result = worker->cgroup.fd >= 0 ? cgroup_move(&worker->cgroup, peer, &err) : 0;
-	if (result == 0 && worker->devices_v1[0])
-		result = cgroup_move_v1(worker->devices_v1, peer, &err);
-	if (result == 0)
-		result = environment_make(self->options.launch, worker->first, worker->count,
-					  &environment, &err);
+	int rc = worker->cgroup.fd >= 0 ? cgroup_move(&worker->cgroup, peer, &err) : 0;
+	if (rc == 0 && worker->devices_v1[0])
+		rc = cgroup_move_v1(worker->devices_v1, peer, &err);
+	if (rc == 0)
+		rc = environment_make(self->options.launch, worker->first, worker->count,
+				      &environment, &err);
 
-	if (result == 0)
-		result = mpienv_worker(&self->mpi, (uint32_t)index, &environment, &err);
+	if (rc == 0)
+		rc = mpienv_worker(&self->mpi, (uint32_t)index, &environment, &err);
 
-	for (char **at = environment; result == 0 && *at; at++)
+	for (char **at = environment; rc == 0 && *at; at++)
 		if (text_starts_with(*at, "CUDA_") || text_starts_with(*at, "NVIDIA_") ||
 		    text_starts_with(*at, "SLUICE_") || text_starts_with(*at, "K_MPI_"))
-			result = buf_add(&text, *at, strlen(*at) + 1);
+			rc = buf_add(&text, *at, strlen(*at) + 1);
 
 	(void)jobenv_free(environment);
 	struct packet answer = {
 	    .kind = PACKET_ENTERED, .text = buf_text(&text), .text_length = text.length};
 
-	if (result < 0)
+	if (rc < 0)
 		refusal.text = err.text;
-	rshserver_answer(self->server, call, result < 0 ? &refusal : &answer);
+	rshserver_answer(self->server, call, rc < 0 ? &refusal : &answer);
 }
 
 static void workers_asked(void *context, size_t call, const struct packet *packet, const int *fds,
@@ -593,12 +592,12 @@ static int workers_make_group(const struct workers *self, const char *name, size
 	if (self->options.cgroup->fd < 0) /* as the job itself has none */
 		return 0;
 
-	int result = cgroup_create(self->options.cgroup->path, name, &worker->cgroup,
-				   has_rules ? err : NULL);
-	if (result == 0 && has_rules)
-		result = sandbox_guard(sandbox, &worker->cgroup, &launch->parts[part],
-				       worker->devices_v1, err);
-	if (result < 0 && has_rules)
+	int rc = cgroup_create(self->options.cgroup->path, name, &worker->cgroup,
+			       has_rules ? err : NULL);
+	if (rc == 0 && has_rules)
+		rc = sandbox_guard(sandbox, &worker->cgroup, &launch->parts[part],
+				   worker->devices_v1, err);
+	if (rc < 0 && has_rules)
 		return err_wrap(err, "the group '%s'", name);
 
 	return 0; /* else in the job's */
@@ -623,9 +622,9 @@ static int workers_make_list(struct workers *self, struct err *err)
 
 	/* Where there are not enough GPUs, in turns. */
 	size_t groups = each > 0 ? grants / each : 1;
-	int result = 0;
+	int rc = 0;
 
-	for (self->count = 0; result == 0 && self->count < wants->workers; self->count++) {
+	for (self->count = 0; rc == 0 && self->count < wants->workers; self->count++) {
 		struct worker *worker = &self->list[self->count];
 		size_t group = self->count % groups;
 		char name[WORKERS_PREFIX_MAX];
@@ -633,22 +632,22 @@ static int workers_make_list(struct workers *self, struct err *err)
 		worker->first = group * each;
 		worker->count = each;
 		(void)snprintf(name, sizeof(name), "w%zu", self->count); /* fits */
-		result = workers_make_group(self, name, group, worker, err);
+		rc = workers_make_group(self, name, group, worker, err);
 	}
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 	if (wants->launcher_is_worker)
 		self->launcher.count = each;
-	result = workers_make_group(self, CGROUP_LAUNCHER, wants->launcher_is_worker ? 0 : groups,
-				    &self->launcher, err);
+	rc = workers_make_group(self, CGROUP_LAUNCHER, wants->launcher_is_worker ? 0 : groups,
+				&self->launcher, err);
 
 	/* Ranks that are its children keep what was put around it for good: their groups' rules
 	 * say what each may use. */
 	if (wants->merge)
 		workers_set_denied(self, SIZE_MAX, &self->launcher);
 
-	return result;
+	return rc;
 }
 
 static int workers_write_file(const struct workers *self, int fd, enum mpienv_file file,
@@ -659,10 +658,9 @@ static int workers_write_file(const struct workers *self, int fd, enum mpienv_fi
 	struct buf text _cleanup_buf_;
 
 	buf_init(&text, MPIENV_FILE_MAX);
-	int result = mpienv_file_text(&self->mpi, file, &text);
-	if (result < 0)
-		return err_set(err, result, "making the text of '%s': %s", name,
-			       err_describe(result));
+	int rc = mpienv_file_text(&self->mpi, file, &text);
+	if (rc < 0)
+		return err_set(err, rc, "making the text of '%s': %s", name, err_describe(rc));
 
 	mode_t mode = file == MPIENV_DISCOVER ? 0700 : 0600;
 	_cleanup_close_ int file_fd =
@@ -684,15 +682,15 @@ static int workers_make_directory(struct workers *self, struct err *err)
 	if (fd < 0)
 		return fd;
 
-	int result = 0;
-	for (int file = 0; result == 0 && file < MPIENV_FILE_COUNT; file++)
-		result = workers_write_file(self, fd, (enum mpienv_file)file, err);
+	int rc = 0;
+	for (int file = 0; rc == 0 && file < MPIENV_FILE_COUNT; file++)
+		rc = workers_write_file(self, fd, (enum mpienv_file)file, err);
 
-	if (result == 0)
-		result =
+	if (rc == 0)
+		rc =
 		    jobmemory_make_places(fd, self->count, launch->spec.uid, launch->spec.gid, err);
 
-	return result < 0 ? err_wrap(err, "'%s'", self->directory) : 0;
+	return rc < 0 ? err_wrap(err, "'%s'", self->directory) : 0;
 }
 
 static int workers_open(struct workers *self, struct err *err)
@@ -706,14 +704,14 @@ static int workers_open(struct workers *self, struct err *err)
 			       "the program sluice-rsh, which jobs with workers need, is not "
 			       "found: is sluice installed completely?");
 
-	int result = workers_make_list(self, err);
-	if (result == 0)
-		result = workers_make_directory(self, err);
-	if (result == 0)
-		result = jobmemory_make(launch->instance, self->count, launch->spec.uid,
-					launch->spec.gid, self->memory, err);
-	if (result < 0)
-		return result;
+	int rc = workers_make_list(self, err);
+	if (rc == 0)
+		rc = workers_make_directory(self, err);
+	if (rc == 0)
+		rc = jobmemory_make(launch->instance, self->count, launch->spec.uid,
+				    launch->spec.gid, self->memory, err);
+	if (rc < 0)
+		return rc;
 
 	crash_point("supervisor.workers_made");
 	(void)snprintf(self->socket, sizeof(self->socket), "sluice/rsh/%s", launch->instance);
@@ -748,10 +746,10 @@ int workers_new(const struct workers_options *options, struct workers **out, str
 	self->ranks_argv[0] = (char *)options->launch->rsh;
 	self->ranks_argv[1] = (char *)"--ranks";
 
-	int result = workers_open(self, err);
-	if (result < 0) {
+	int rc = workers_open(self, err);
+	if (rc < 0) {
 		workers_free(self);
-		return result;
+		return rc;
 	}
 
 	*out = self;
@@ -811,16 +809,16 @@ char *const *workers_argv(const struct workers *self)
 int workers_environment(const struct workers *self, char ***out, struct err *err)
 {
 	char **environment = NULL;
-	int result = environment_make(self->options.launch, self->launcher.first,
-				      self->launcher.count, &environment, err);
-	if (result == 0)
-		result = mpienv_launcher(&self->mpi, &environment, err);
-	if (result < 0)
+	int rc = environment_make(self->options.launch, self->launcher.first, self->launcher.count,
+				  &environment, err);
+	if (rc == 0)
+		rc = mpienv_launcher(&self->mpi, &environment, err);
+	if (rc < 0)
 		(void)jobenv_free(environment);
 	else
 		*out = environment;
 
-	return result;
+	return rc;
 }
 
 static void workers_on_request(void *context, short revents)

@@ -38,26 +38,26 @@ static int bandwidth_allocate(struct bandwidth *self, struct err *err)
 {
 	const struct driver_calls *call = &self->test.driver->call;
 	const char *what = "cuMemAlloc";
-	int result = call->cuMemAlloc(&self->a, self->bytes);
-	if (result == CUDA_OK)
-		result = call->cuMemAlloc(&self->b, self->bytes);
+	int rc = call->cuMemAlloc(&self->a, self->bytes);
+	if (rc == CUDA_OK)
+		rc = call->cuMemAlloc(&self->b, self->bytes);
 
-	if (result == CUDA_OK) {
+	if (rc == CUDA_OK) {
 		what = "cuMemHostAlloc";
-		result = call->cuMemHostAlloc(&self->source, self->bytes, BANDWIDTH_HOST_FLAGS);
+		rc = call->cuMemHostAlloc(&self->source, self->bytes, BANDWIDTH_HOST_FLAGS);
 	}
 
-	if (result == CUDA_OK)
-		result = call->cuMemHostAlloc(&self->back, self->bytes, BANDWIDTH_HOST_FLAGS);
-	if (result == CUDA_OK)
-		result = call->cuMemHostGetDevicePointer(&self->source_device, self->source, 0);
-	if (result == CUDA_OK)
-		result = call->cuMemHostGetDevicePointer(&self->back_device, self->back, 0);
+	if (rc == CUDA_OK)
+		rc = call->cuMemHostAlloc(&self->back, self->bytes, BANDWIDTH_HOST_FLAGS);
+	if (rc == CUDA_OK)
+		rc = call->cuMemHostGetDevicePointer(&self->source_device, self->source, 0);
+	if (rc == CUDA_OK)
+		rc = call->cuMemHostGetDevicePointer(&self->back_device, self->back, 0);
 
-	return result == CUDA_OK
+	return rc == CUDA_OK
 		   ? 0
-		   : driver_fail(self->test.driver, result, err, "%s of %" PRIu64 " bytes for %s",
-				 what, self->bytes, self->test.device->uuid);
+		   : driver_fail(self->test.driver, rc, err, "%s of %" PRIu64 " bytes for %s", what,
+				 self->bytes, self->test.device->uuid);
 }
 
 static void bandwidth_close(struct bandwidth *self)
@@ -85,11 +85,11 @@ static int bandwidth_to_gpu(struct bandwidth *self, bool by_kernel, struct err *
 {
 	if (by_kernel)
 		return gputest_copy(&self->test, 0, self->a, self->source_device, self->bytes, err);
-	int result = self->test.driver->call.cuMemcpyHtoDAsync(self->a, self->source, self->bytes,
-							       self->test.streams[0]);
-	return result == CUDA_OK ? 0
-				 : driver_fail(self->test.driver, result, err, "copying to %s",
-					       self->test.device->uuid);
+	int rc = self->test.driver->call.cuMemcpyHtoDAsync(self->a, self->source, self->bytes,
+							   self->test.streams[0]);
+	return rc == CUDA_OK ? 0
+			     : driver_fail(self->test.driver, rc, err, "copying to %s",
+					   self->test.device->uuid);
 }
 
 static int bandwidth_to_host(struct bandwidth *self, bool by_kernel, unsigned stream,
@@ -99,56 +99,56 @@ static int bandwidth_to_host(struct bandwidth *self, bool by_kernel, unsigned st
 		return gputest_copy(&self->test, stream, self->back_device, self->b, self->bytes,
 				    err);
 
-	int result = self->test.driver->call.cuMemcpyDtoHAsync(self->back, self->b, self->bytes,
-							       self->test.streams[stream]);
-	return result == CUDA_OK ? 0
-				 : driver_fail(self->test.driver, result, err, "copying from %s",
-					       self->test.device->uuid);
+	int rc = self->test.driver->call.cuMemcpyDtoHAsync(self->back, self->b, self->bytes,
+							   self->test.streams[stream]);
+	return rc == CUDA_OK ? 0
+			     : driver_fail(self->test.driver, rc, err, "copying from %s",
+					   self->test.device->uuid);
 }
 
 static int bandwidth_within(struct bandwidth *self, bool by_kernel, struct err *err)
 {
 	if (by_kernel)
 		return gputest_copy(&self->test, 0, self->b, self->a, self->bytes, err);
-	int result = self->test.driver->call.cuMemcpyDtoDAsync(self->b, self->a, self->bytes,
-							       self->test.streams[0]);
-	return result == CUDA_OK ? 0
-				 : driver_fail(self->test.driver, result, err, "copying within %s",
-					       self->test.device->uuid);
+	int rc = self->test.driver->call.cuMemcpyDtoDAsync(self->b, self->a, self->bytes,
+							   self->test.streams[0]);
+	return rc == CUDA_OK ? 0
+			     : driver_fail(self->test.driver, rc, err, "copying within %s",
+					   self->test.device->uuid);
 }
 
 static int bandwidth_queue(struct bandwidth *self, enum bandwidth_what what, bool by_kernel,
 			   struct err *err)
 {
-	int result = 0;
+	int rc = 0;
 
 	if (what == BANDWIDTH_TO_GPU || what == BANDWIDTH_BOTH)
-		result = bandwidth_to_gpu(self, by_kernel, err);
-	if (result == 0 && (what == BANDWIDTH_TO_HOST || what == BANDWIDTH_BOTH))
-		result = bandwidth_to_host(self, by_kernel, what == BANDWIDTH_BOTH, err);
-	if (result == 0 && what == BANDWIDTH_WITHIN)
-		result = bandwidth_within(self, by_kernel, err);
+		rc = bandwidth_to_gpu(self, by_kernel, err);
+	if (rc == 0 && (what == BANDWIDTH_TO_HOST || what == BANDWIDTH_BOTH))
+		rc = bandwidth_to_host(self, by_kernel, what == BANDWIDTH_BOTH, err);
+	if (rc == 0 && what == BANDWIDTH_WITHIN)
+		rc = bandwidth_within(self, by_kernel, err);
 
-	return result;
+	return rc;
 }
 
 /* Where the result of `what` will be, there is something else before. */
 static int bandwidth_spoil(struct bandwidth *self, enum bandwidth_what what, struct err *err)
 {
 	const struct driver_calls *call = &self->test.driver->call;
-	int result = CUDA_OK;
+	int rc = CUDA_OK;
 
 	if (what == BANDWIDTH_TO_GPU || what == BANDWIDTH_BOTH)
-		result = call->cuMemsetD32(self->a, 0, self->bytes / 4);
-	if (result == CUDA_OK && what == BANDWIDTH_WITHIN)
-		result = call->cuMemsetD32(self->b, 0, self->bytes / 4);
-	if (result == CUDA_OK)
-		result = call->cuCtxSynchronize();
+		rc = call->cuMemsetD32(self->a, 0, self->bytes / 4);
+	if (rc == CUDA_OK && what == BANDWIDTH_WITHIN)
+		rc = call->cuMemsetD32(self->b, 0, self->bytes / 4);
+	if (rc == CUDA_OK)
+		rc = call->cuCtxSynchronize();
 	memset(self->back, 0, self->bytes);
 
-	return result == CUDA_OK ? 0
-				 : driver_fail(self->test.driver, result, err, "cuMemsetD32 on %s",
-					       self->test.device->uuid);
+	return rc == CUDA_OK ? 0
+			     : driver_fail(self->test.driver, rc, err, "cuMemsetD32 on %s",
+					   self->test.device->uuid);
 }
 
 static int bandwidth_compare(const struct bandwidth *self, const char *metric, struct err *err)
@@ -173,19 +173,19 @@ static int bandwidth_verify(struct bandwidth *self, enum bandwidth_what what, co
 			    struct err *err)
 {
 	const struct driver *driver = self->test.driver;
-	int result = 0;
+	int rc = 0;
 
 	if (what == BANDWIDTH_TO_HOST || what == BANDWIDTH_BOTH)
-		result = bandwidth_compare(self, metric, err);
-	if (result < 0 || what == BANDWIDTH_TO_HOST)
-		return result;
+		rc = bandwidth_compare(self, metric, err);
+	if (rc < 0 || what == BANDWIDTH_TO_HOST)
+		return rc;
 
 	memset(self->back, 0, self->bytes);
-	result = driver->call.cuMemcpyDtoH(self->back, what == BANDWIDTH_WITHIN ? self->b : self->a,
-					   self->bytes);
-	return result == CUDA_OK ? bandwidth_compare(self, metric, err)
-				 : driver_fail(driver, result, err, "%s: reading it back from %s",
-					       metric, self->test.device->uuid);
+	rc = driver->call.cuMemcpyDtoH(self->back, what == BANDWIDTH_WITHIN ? self->b : self->a,
+				       self->bytes);
+	return rc == CUDA_OK ? bandwidth_compare(self, metric, err)
+			     : driver_fail(driver, rc, err, "%s: reading it back from %s", metric,
+					   self->test.device->uuid);
 }
 
 static int bandwidth_measure(struct bandwidth *self, enum bandwidth_what what, bool by_kernel,
@@ -198,19 +198,19 @@ static int bandwidth_measure(struct bandwidth *self, enum bandwidth_what what, b
 	    {"within_engine", "within_kernel"}};
 	const char *metric = names[what][by_kernel], *uuid = self->test.device->uuid;
 	double samples[GPUTEST_REPEATS_MAX];
-	int result = bandwidth_spoil(self, what, err);
+	int rc = bandwidth_spoil(self, what, err);
 
-	for (uint32_t i = 0; result == 0 && i < self->repeats; i++) {
+	for (uint32_t i = 0; rc == 0 && i < self->repeats; i++) {
 		double seconds = 0;
 		bool was_held = true;
 
-		result = gputest_begin(&self->test, what == BANDWIDTH_BOTH, err);
-		if (result == 0)
-			result = bandwidth_queue(self, what, by_kernel, err);
-		if (result == 0)
-			result = gputest_end(&self->test, what == BANDWIDTH_BOTH, &seconds,
-					     &was_held, err);
-		if (result < 0)
+		rc = gputest_begin(&self->test, what == BANDWIDTH_BOTH, err);
+		if (rc == 0)
+			rc = bandwidth_queue(self, what, by_kernel, err);
+		if (rc == 0)
+			rc = gputest_end(&self->test, what == BANDWIDTH_BOTH, &seconds, &was_held,
+					 err);
+		if (rc < 0)
 			break;
 
 		self->was_late = self->was_late || !was_held;
@@ -220,12 +220,12 @@ static int bandwidth_measure(struct bandwidth *self, enum bandwidth_what what, b
 		checks_sample(self->sink, uuid, metric, "GB/s", true, samples[i]);
 	}
 
-	if (result == 0)
-		result = bandwidth_verify(self, what, metric, err);
-	if (result == 0)
+	if (rc == 0)
+		rc = bandwidth_verify(self, what, metric, err);
+	if (rc == 0)
 		self->medians[what][by_kernel] = gputest_median(samples, self->repeats);
 
-	return result;
+	return rc;
 }
 
 /* --- the check -------------------------------------------------------------------------------- */
@@ -248,10 +248,10 @@ static void bandwidth_look_at_link(struct bandwidth *self, struct check *check)
 					    self->test.streams[0]) != CUDA_OK)
 			return;
 
-	int result = pci_read_device(options->root, &address, &pci, NULL);
+	int rc = pci_read_device(options->root, &address, &pci, NULL);
 
 	(void)call->cuStreamSynchronize(self->test.streams[0]); /* the next call tells, too */
-	if (result < 0 || pci.link_gen == 0 || pci.link_width == 0)
+	if (rc < 0 || pci.link_gen == 0 || pci.link_width == 0)
 		return;
 
 	if (pci.link_gen < options->link_gen || pci.link_width < options->link_width) {
@@ -299,28 +299,28 @@ static int bandwidth_run(struct bandwidth *self, const struct driver *driver,
 
 	/* Before the context: what it allocates on the host lies near, too. */
 	bool is_near = gputest_pin(device, self->options->root, pinned);
-	int result = gputest_open(driver, device, &self->test, err);
-	if (result == 0)
-		result = gputest_fit(&self->test, wanted, &self->bytes, err);
-	if (result == 0)
-		result = bandwidth_allocate(self, err);
+	int rc = gputest_open(driver, device, &self->test, err);
+	if (rc == 0)
+		rc = gputest_fit(&self->test, wanted, &self->bytes, err);
+	if (rc == 0)
+		rc = bandwidth_allocate(self, err);
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	gputest_fill(self->source, self->bytes / 4, BANDWIDTH_SEED);
 
-	for (unsigned i = 0; result == 0 && i < BANDWIDTH_WHAT_COUNT; i++) {
+	for (unsigned i = 0; rc == 0 && i < BANDWIDTH_WHAT_COUNT; i++) {
 		/* What is copied back must be there first: within comes before to host. */
 		static const enum bandwidth_what order[] = {BANDWIDTH_TO_GPU, BANDWIDTH_WITHIN,
 							    BANDWIDTH_TO_HOST, BANDWIDTH_BOTH};
-		result = bandwidth_measure(self, order[i], false, err);
-		if (result == 0)
-			result = bandwidth_measure(self, order[i], true, err);
+		rc = bandwidth_measure(self, order[i], false, err);
+		if (rc == 0)
+			rc = bandwidth_measure(self, order[i], true, err);
 	}
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	checks_note(self->sink, "%-44.44s %7.2f/%-7.2f %7.2f/%-7.2f %7.2f/%-7.2f %8.2f/%-8.2f %s%s",
 		    device->uuid, self->medians[0][0], self->medians[0][1], self->medians[1][0],

@@ -63,10 +63,9 @@ static uint64_t burntest_bytes(const struct burntest *self)
 	return (uint64_t)self->size * self->size * sizeof(float);
 }
 
-static int burntest_fail(const struct burntest *self, int result, struct err *err, const char *what)
+static int burntest_fail(const struct burntest *self, int rc, struct err *err, const char *what)
 {
-	return driver_fail(self->test.driver, result, err, "%s on %s", what,
-			   self->test.device->uuid);
+	return driver_fail(self->test.driver, rc, err, "%s on %s", what, self->test.device->uuid);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -83,13 +82,13 @@ static int burntest_upload(struct burntest *self, uint64_t *out, uint64_t seed, 
 	for (size_t i = 0; i < count; i++)
 		numbers[i] = burntest_half(burntest_operand(seed, i));
 
-	int result = call->cuMemAlloc(out, count * sizeof(*numbers));
-	if (result == CUDA_OK)
-		result = call->cuMemcpyHtoD(*out, numbers, count * sizeof(*numbers));
-	if (result == CUDA_OK)
-		result = call->cuCtxSynchronize();
+	int rc = call->cuMemAlloc(out, count * sizeof(*numbers));
+	if (rc == CUDA_OK)
+		rc = call->cuMemcpyHtoD(*out, numbers, count * sizeof(*numbers));
+	if (rc == CUDA_OK)
+		rc = call->cuCtxSynchronize();
 
-	return result == CUDA_OK ? 0 : burntest_fail(self, result, err, "operands");
+	return rc == CUDA_OK ? 0 : burntest_fail(self, rc, err, "operands");
 }
 
 /* Two results, and the operands, are the least. */
@@ -116,14 +115,14 @@ static int burntest_allocate(struct burntest *self, struct err *err)
 		return burntest_fail(self, failed, err, "cuMemGetInfo");
 
 	uint64_t budget = (uint64_t)((double)free_bytes * self->options->fill);
-	int result = burntest_choose_size(self, budget, err);
-	if (result == 0)
-		result = burntest_upload(self, &self->a, self->options->seed, err);
-	if (result == 0)
-		result = burntest_upload(self, &self->b, self->options->seed + 1, err);
+	int rc = burntest_choose_size(self, budget, err);
+	if (rc == 0)
+		rc = burntest_upload(self, &self->a, self->options->seed, err);
+	if (rc == 0)
+		rc = burntest_upload(self, &self->b, self->options->seed + 1, err);
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	uint64_t wanted = budget / burntest_bytes(self) - 1; /* the operands are half as large */
 	uint64_t most = driver->is_simulated ? BURNTEST_SIMULATED_RESULTS : BURNTEST_RESULTS_MAX;
@@ -176,13 +175,13 @@ static int burntest_product(struct burntest *self, uint32_t which, struct err *e
 	unsigned grid = self->size / BURNTEST_TILE;
 
 	/* So that what lay there before is not taken for a result. */
-	int result = call->cuMemsetD32(to, 0x7fc00000u, burntest_bytes(self) / 4);
-	if (result == CUDA_OK)
-		result = call->cuLaunchKernel(self->product, grid, grid, 1, BURNTEST_BLOCK, 1, 1, 0,
-					      self->test.streams[0], parameters, NULL);
+	int rc = call->cuMemsetD32(to, 0x7fc00000u, burntest_bytes(self) / 4);
+	if (rc == CUDA_OK)
+		rc = call->cuLaunchKernel(self->product, grid, grid, 1, BURNTEST_BLOCK, 1, 1, 0,
+					  self->test.streams[0], parameters, NULL);
 
 	self->launches++;
-	return result == CUDA_OK ? 0 : burntest_fail(self, result, err, "launching a product");
+	return rc == CUDA_OK ? 0 : burntest_fail(self, rc, err, "launching a product");
 }
 
 static int burntest_compare(struct burntest *self, uint32_t which, struct err *err)
@@ -203,19 +202,19 @@ static int burntest_clear(struct burntest *self, struct err *err)
 	memset(self->found, 0, words * sizeof(*self->found));
 	for (uint32_t i = 0; i < self->count; i++)
 		self->found[i * BURNTEST_OUT + BURNTEST_FIRST] = UINT64_MAX;
-	int result = self->test.driver->call.cuMemcpyHtoD(self->out, self->found,
-							  words * sizeof(*self->found));
-	return result == CUDA_OK ? 0 : burntest_fail(self, result, err, "starting a round");
+	int rc = self->test.driver->call.cuMemcpyHtoD(self->out, self->found,
+						      words * sizeof(*self->found));
+	return rc == CUDA_OK ? 0 : burntest_fail(self, rc, err, "starting a round");
 }
 
 static int burntest_fetch(struct burntest *self, struct err *err)
 {
 	const struct driver_calls *call = &self->test.driver->call;
 	size_t bytes = (size_t)self->count * BURNTEST_OUT * sizeof(*self->found);
-	int result = call->cuStreamSynchronize(self->test.streams[0]);
-	if (result == CUDA_OK)
-		result = call->cuMemcpyDtoH(self->found, self->out, bytes);
-	return result == CUDA_OK ? 0 : burntest_fail(self, result, err, "waiting for a round");
+	int rc = call->cuStreamSynchronize(self->test.streams[0]);
+	if (rc == CUDA_OK)
+		rc = call->cuMemcpyDtoH(self->found, self->out, bytes);
+	return rc == CUDA_OK ? 0 : burntest_fail(self, rc, err, "waiting for a round");
 }
 
 static void burntest_wrong(struct check *check, const char *hint)
@@ -243,11 +242,11 @@ static int burntest_sample(struct burntest *self, struct check *check, struct er
 			    burntest_operand(self->options->seed + 1, (uint64_t)column * n + k);
 
 		right /= (double)BURNTEST_ONE * BURNTEST_ONE;
-		int result = call->cuMemcpyDtoH(
+		int rc = call->cuMemcpyDtoH(
 		    &got, self->results[0] + ((uint64_t)row * n + column) * sizeof(got),
 		    sizeof(got));
-		if (result != CUDA_OK)
-			return burntest_fail(self, result, err, "reading the first result");
+		if (rc != CUDA_OK)
+			return burntest_fail(self, rc, err, "reading the first result");
 
 		if (!(fabs((double)got - right) <= tolerance)) { /* a NaN is never right */
 			check_set(
@@ -266,16 +265,16 @@ static int burntest_sample(struct burntest *self, struct check *check, struct er
 
 static int burntest_first(struct burntest *self, struct check *check, struct err *err)
 {
-	int result = burntest_clear(self, err);
-	if (result == 0)
-		result = burntest_product(self, 0, err);
-	if (result == 0)
-		result = burntest_compare(self, 0, err);
-	if (result == 0)
-		result = burntest_fetch(self, err);
+	int rc = burntest_clear(self, err);
+	if (rc == 0)
+		rc = burntest_product(self, 0, err);
+	if (rc == 0)
+		rc = burntest_compare(self, 0, err);
+	if (rc == 0)
+		rc = burntest_fetch(self, err);
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	self->hash = self->found[BURNTEST_HASH];
 	if (self->found[BURNTEST_INFINITE] > 0) {
@@ -354,28 +353,28 @@ static double burntest_elapsed(struct burntest *self)
 
 static int burntest_round(struct burntest *self, struct check *check, struct err *err)
 {
-	int result = burntest_clear(self, err);
+	int rc = burntest_clear(self, err);
 
-	for (uint32_t i = 1; result == 0 && i < self->count; i++) {
-		result = burntest_product(self, i, err);
-		if (result == 0)
-			result = burntest_compare(self, i, err);
+	for (uint32_t i = 1; rc == 0 && i < self->count; i++) {
+		rc = burntest_product(self, i, err);
+		if (rc == 0)
+			rc = burntest_compare(self, i, err);
 
-		if (result == 0 && i % BURNTEST_BATCH == 0) {
+		if (rc == 0 && i % BURNTEST_BATCH == 0) {
 			int failed =
 			    self->test.driver->call.cuStreamSynchronize(self->test.streams[0]);
 			if (failed != CUDA_OK)
-				result = burntest_fail(self, failed, err, "waiting for products");
+				rc = burntest_fail(self, failed, err, "waiting for products");
 			(void)burntest_elapsed(self); /* says how far it is */
 		}
 	}
 
-	if (result == 0)
-		result = burntest_fetch(self, err);
-	if (result == 0)
+	if (rc == 0)
+		rc = burntest_fetch(self, err);
+	if (rc == 0)
 		burntest_judge_round(self, check);
 
-	return result;
+	return rc;
 }
 
 static int burntest_rounds(struct burntest *self, struct check *check, struct err *err)
@@ -386,9 +385,9 @@ static int burntest_rounds(struct burntest *self, struct check *check, struct er
 	self->start_ns = driver_now_ns(self->test.driver);
 	self->launches = 0;
 	do {
-		int result = burntest_round(self, check, err);
-		if (result < 0)
-			return result;
+		int rc = burntest_round(self, check, err);
+		if (rc < 0)
+			return rc;
 		self->rounds++;
 		seconds = burntest_elapsed(self);
 	} while (check->status == CHECK_PASS && seconds < wanted &&
@@ -412,21 +411,20 @@ static int burntest_rounds(struct burntest *self, struct check *check, struct er
 static int burntest_run(struct burntest *self, const struct driver *driver,
 			const struct driver_device *device, struct check *check, struct err *err)
 {
-	int result = gputest_open(driver, device, &self->test, err);
-	if (result == 0)
-		result = kernels_find(driver, &self->test.kernels, "sl_hgemm", &self->product, err);
-	if (result == 0)
-		result = burntest_allocate(self, err);
-	if (result == 0)
-		result = burntest_first(self, check, err);
+	int rc = gputest_open(driver, device, &self->test, err);
+	if (rc == 0)
+		rc = kernels_find(driver, &self->test.kernels, "sl_hgemm", &self->product, err);
+	if (rc == 0)
+		rc = burntest_allocate(self, err);
+	if (rc == 0)
+		rc = burntest_first(self, check, err);
 
 	/* Of a smaller product, for lack of memory, it says nothing beside those of other GPUs. */
-	if (result == 0 &&
+	if (rc == 0 &&
 	    self->size >= (driver->is_simulated ? BURNTEST_SIMULATED_SIZE : BURNTEST_SIZE))
 		checks_fact(self->sink, "stress-hash", device->uuid, self->hash);
 
-	return result < 0 || check->status == CHECK_FAIL ? result
-							 : burntest_rounds(self, check, err);
+	return rc < 0 || check->status == CHECK_FAIL ? rc : burntest_rounds(self, check, err);
 }
 
 void burntest_check(const struct driver *driver, const struct driver_device *device,

@@ -25,42 +25,41 @@ static int gputest_make(struct gputest *test, struct err *err)
 	const char *uuid = test->device->uuid, *what = "cuStreamCreate";
 	/* Not CU_STREAM_NON_BLOCKING: what copies from pageable memory and what sets memory uses
 	 * the default stream, and may be under way when the call returns. */
-	int result = call->cuStreamCreate(&test->streams[0], 0);
-	if (result == CUDA_OK)
-		result = call->cuStreamCreate(&test->streams[1], 0);
+	int rc = call->cuStreamCreate(&test->streams[0], 0);
+	if (rc == CUDA_OK)
+		rc = call->cuStreamCreate(&test->streams[1], 0);
 
-	if (result == CUDA_OK) {
+	if (rc == CUDA_OK) {
 		what = "cuEventCreate";
-		result = call->cuEventCreate(&test->start, 0);
+		rc = call->cuEventCreate(&test->start, 0);
 	}
 
-	if (result == CUDA_OK)
-		result = call->cuEventCreate(&test->end, 0);
-	if (result == CUDA_OK)
-		result = call->cuEventCreate(&test->meanwhile, 0);
+	if (rc == CUDA_OK)
+		rc = call->cuEventCreate(&test->end, 0);
+	if (rc == CUDA_OK)
+		rc = call->cuEventCreate(&test->meanwhile, 0);
 
-	if (result == CUDA_OK) {
+	if (rc == CUDA_OK) {
 		void *flag = NULL;
 		what = "cuMemHostAlloc";
-		result = call->cuMemHostAlloc(&flag, 2 * sizeof(*test->flag),
-					      GPUTEST_HOST_PORTABLE | GPUTEST_HOST_MAPPED);
+		rc = call->cuMemHostAlloc(&flag, 2 * sizeof(*test->flag),
+					  GPUTEST_HOST_PORTABLE | GPUTEST_HOST_MAPPED);
 		test->flag = flag;
 	}
 
-	if (result == CUDA_OK)
-		result = call->cuMemHostGetDevicePointer(&test->flag_device, test->flag, 0);
+	if (rc == CUDA_OK)
+		rc = call->cuMemHostGetDevicePointer(&test->flag_device, test->flag, 0);
 
-	return result == CUDA_OK ? 0
-				 : driver_fail(test->driver, result, err, "%s on %s", what, uuid);
+	return rc == CUDA_OK ? 0 : driver_fail(test->driver, rc, err, "%s on %s", what, uuid);
 }
 
 /* A driver may load a kernel when it is launched first (CUDA_MODULE_LOADING=LAZY, its default), and
  * wait for all that runs before: behind a hold that would be until the hold's limit. */
 static int gputest_warm(struct gputest *test, struct err *err)
 {
-	int result = gputest_copy(test, 0, test->flag_device, test->flag_device, 0, err);
-	if (result < 0)
-		return result;
+	int rc = gputest_copy(test, 0, test->flag_device, test->flag_device, 0, err);
+	if (rc < 0)
+		return rc;
 	int said = test->driver->call.cuStreamSynchronize(test->streams[0]);
 	return said == CUDA_OK ? 0
 			       : driver_fail(test->driver, said, err, "a first kernel on %s",
@@ -71,33 +70,33 @@ int gputest_open(const struct driver *driver, const struct driver_device *device
 		 struct gputest *out, struct err *err)
 {
 	*out = (struct gputest){.driver = driver, .device = device};
-	int result = driver->call.cuDevicePrimaryCtxRetain(&out->context, device->device);
-	if (result != CUDA_OK) {
+	int rc = driver->call.cuDevicePrimaryCtxRetain(&out->context, device->device);
+	if (rc != CUDA_OK) {
 		out->context = NULL;
-		return driver_fail(driver, result, err, "making a context on %s (%s)", device->uuid,
+		return driver_fail(driver, rc, err, "making a context on %s (%s)", device->uuid,
 				   device->name);
 	}
 
-	result = gputest_use(out, err);
-	if (result == 0)
-		result = kernels_load(driver, device, NULL, 0, &out->kernels, err);
-	out->has_kernels = result == 0;
+	rc = gputest_use(out, err);
+	if (rc == 0)
+		rc = kernels_load(driver, device, NULL, 0, &out->kernels, err);
+	out->has_kernels = rc == 0;
 
-	if (result == 0)
-		result = kernels_find(driver, &out->kernels, "sl_hold", &out->hold, err);
-	if (result == 0)
-		result = kernels_find(driver, &out->kernels, "sl_copy", &out->copy, err);
-	if (result == 0)
-		result = kernels_find(driver, &out->kernels, "sl_compare", &out->compare, err);
-	if (result == 0)
-		result = gputest_make(out, err);
+	if (rc == 0)
+		rc = kernels_find(driver, &out->kernels, "sl_hold", &out->hold, err);
+	if (rc == 0)
+		rc = kernels_find(driver, &out->kernels, "sl_copy", &out->copy, err);
+	if (rc == 0)
+		rc = kernels_find(driver, &out->kernels, "sl_compare", &out->compare, err);
+	if (rc == 0)
+		rc = gputest_make(out, err);
 
-	if (result == 0)
-		result = gputest_warm(out, err);
-	if (result < 0)
+	if (rc == 0)
+		rc = gputest_warm(out, err);
+	if (rc < 0)
 		gputest_close(out);
 
-	return result;
+	return rc;
 }
 
 void gputest_close(struct gputest *test)
@@ -130,10 +129,10 @@ void gputest_close(struct gputest *test)
 
 int gputest_use(const struct gputest *test, struct err *err)
 {
-	int result = test->driver->call.cuCtxSetCurrent(test->context);
-	return result == CUDA_OK ? 0
-				 : driver_fail(test->driver, result, err, "cuCtxSetCurrent for %s",
-					       test->device->uuid);
+	int rc = test->driver->call.cuCtxSetCurrent(test->context);
+	return rc == CUDA_OK ? 0
+			     : driver_fail(test->driver, rc, err, "cuCtxSetCurrent for %s",
+					   test->device->uuid);
 }
 
 /* --- timing ----------------------------------------------------------------------------------- */
@@ -141,12 +140,12 @@ int gputest_use(const struct gputest *test, struct err *err)
 int gputest_launch(struct gputest *test, struct cuda_function *function, unsigned grid,
 		   unsigned block, unsigned stream, void **parameters, struct err *err)
 {
-	int result = test->driver->call.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0,
-						       test->streams[stream], parameters, NULL);
-	return result == CUDA_OK ? 0
-				 : driver_fail(test->driver, result, err,
-					       "cuLaunchKernel (%u blocks of %u threads) on %s",
-					       grid, block, test->device->uuid);
+	int rc = test->driver->call.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0,
+						   test->streams[stream], parameters, NULL);
+	return rc == CUDA_OK ? 0
+			     : driver_fail(test->driver, rc, err,
+					   "cuLaunchKernel (%u blocks of %u threads) on %s", grid,
+					   block, test->device->uuid);
 }
 
 int gputest_begin(struct gputest *test, bool has_second, struct err *err)
@@ -163,13 +162,13 @@ int gputest_begin(struct gputest *test, bool has_second, struct err *err)
 	if (failed < 0)
 		return failed;
 
-	int result = call->cuEventRecord(test->start, test->streams[0]);
-	if (result == CUDA_OK && has_second)
-		result = call->cuStreamWaitEvent(test->streams[1], test->start, 0);
+	int rc = call->cuEventRecord(test->start, test->streams[0]);
+	if (rc == CUDA_OK && has_second)
+		rc = call->cuStreamWaitEvent(test->streams[1], test->start, 0);
 
-	return result == CUDA_OK ? 0
-				 : driver_fail(test->driver, result, err, "cuEventRecord on %s",
-					       test->device->uuid);
+	return rc == CUDA_OK
+		   ? 0
+		   : driver_fail(test->driver, rc, err, "cuEventRecord on %s", test->device->uuid);
 }
 
 int gputest_end(struct gputest *test, bool has_second, double *out_seconds, bool *out_held,
@@ -178,25 +177,25 @@ int gputest_end(struct gputest *test, bool has_second, double *out_seconds, bool
 	const struct driver_calls *call = &test->driver->call;
 	const char *what = "cuEventRecord";
 	float milliseconds = 0;
-	int result = CUDA_OK;
+	int rc = CUDA_OK;
 
 	if (has_second)
-		result = call->cuEventRecord(test->meanwhile, test->streams[1]);
-	if (result == CUDA_OK && has_second)
-		result = call->cuStreamWaitEvent(test->streams[0], test->meanwhile, 0);
-	if (result == CUDA_OK)
-		result = call->cuEventRecord(test->end, test->streams[0]);
+		rc = call->cuEventRecord(test->meanwhile, test->streams[1]);
+	if (rc == CUDA_OK && has_second)
+		rc = call->cuStreamWaitEvent(test->streams[0], test->meanwhile, 0);
+	if (rc == CUDA_OK)
+		rc = call->cuEventRecord(test->end, test->streams[0]);
 	__atomic_store_n(&test->flag[0], 1, __ATOMIC_SEQ_CST); /* whatever happened */
 
-	if (result == CUDA_OK) {
+	if (rc == CUDA_OK) {
 		what = "waiting for the GPU";
-		result = call->cuEventSynchronize(test->end);
+		rc = call->cuEventSynchronize(test->end);
 	}
 
-	if (result == CUDA_OK)
-		result = call->cuEventElapsedTime(&milliseconds, test->start, test->end);
-	if (result != CUDA_OK)
-		return driver_fail(test->driver, result, err, "%s on %s", what, test->device->uuid);
+	if (rc == CUDA_OK)
+		rc = call->cuEventElapsedTime(&milliseconds, test->start, test->end);
+	if (rc != CUDA_OK)
+		return driver_fail(test->driver, rc, err, "%s on %s", what, test->device->uuid);
 	if (out_held)
 		*out_held = __atomic_load_n(&test->flag[1], __ATOMIC_SEQ_CST) == 1;
 	*out_seconds = (double)milliseconds / 1e3;
@@ -257,10 +256,9 @@ double gputest_median(double *samples, size_t count)
 int gputest_fit(const struct gputest *test, uint64_t wanted, uint64_t *out, struct err *err)
 {
 	size_t free_bytes = 0, total_bytes = 0;
-	int result = test->driver->call.cuMemGetInfo(&free_bytes, &total_bytes);
-	if (result != CUDA_OK)
-		return driver_fail(test->driver, result, err, "cuMemGetInfo on %s",
-				   test->device->uuid);
+	int rc = test->driver->call.cuMemGetInfo(&free_bytes, &total_bytes);
+	if (rc != CUDA_OK)
+		return driver_fail(test->driver, rc, err, "cuMemGetInfo on %s", test->device->uuid);
 
 	uint64_t bytes = wanted < free_bytes / 4 ? wanted : free_bytes / 4;
 	bytes -= bytes % GPUTEST_MIN_BYTES;

@@ -69,9 +69,9 @@ bool metrics_find(const char *text, size_t length, const char *name, const char 
 static int metrics_receive(int fd, struct buf *out)
 {
 	while (true) {
-		int result = buf_reserve(out, METRICS_READ);
-		if (result < 0)
-			return result;
+		int rc = buf_reserve(out, METRICS_READ);
+		if (rc < 0)
+			return rc;
 
 		ssize_t length = read(fd, out->data + out->length, METRICS_READ);
 		if (length < 0 && errno == EINTR)
@@ -92,9 +92,9 @@ int metrics_fetch(const char *address, uint64_t timeout_ns, struct buf *out, str
 	char request[256];
 	const struct timeval limit = {.tv_sec = (time_t)(timeout_ns / CLOCK_NS_PER_S),
 				      .tv_usec = 1};
-	int result = address_parse(address, strlen(address), &to, err);
-	if (result < 0)
-		return result;
+	int rc = address_parse(address, strlen(address), &to, err);
+	if (rc < 0)
+		return rc;
 
 	_cleanup_close_ int fd = socket(to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -111,9 +111,9 @@ int metrics_fetch(const char *address, uint64_t timeout_ns, struct buf *out, str
 		return err_set(err, -errno, "http://%s/metrics: %s", address, err_describe(-errno));
 
 	buf_clear(out);
-	result = metrics_receive(fd, out);
-	if (result < 0)
-		return err_set(err, result, "http://%s/metrics: %s", address, err_describe(result));
+	rc = metrics_receive(fd, out);
+	if (rc < 0)
+		return err_set(err, rc, "http://%s/metrics: %s", address, err_describe(rc));
 
 	const char *text = buf_text(out), *body = strstr(text, "\r\n\r\n");
 	if (!text_starts_with(text, "HTTP/1.") || !text_starts_with(text + 8, " 200") || !body)
@@ -139,9 +139,9 @@ static const char metrics_busy[] = "sluice_gpu_utilization_ratio";
 
 static int metrics_read(struct metrics *self, const char *name, double *out, struct err *err)
 {
-	int result = metrics_fetch(self->address, METRICS_FETCH_NS, &self->text, err);
-	if (result < 0)
-		return result;
+	int rc = metrics_fetch(self->address, METRICS_FETCH_NS, &self->text, err);
+	if (rc < 0)
+		return rc;
 
 	return metrics_find(buf_text(&self->text), self->text.length, name, self->test.device->uuid,
 			    out)
@@ -158,9 +158,9 @@ static int metrics_wait(struct metrics *self, double wanted, double tolerance, d
 	uint64_t end = clock_now_ns(&clock) + METRICS_WAIT_NS;
 
 	while (true) {
-		int result = metrics_read(self, metrics_used, out, err);
-		if (result < 0 || fabs(*out - wanted) <= tolerance || clock_now_ns(&clock) >= end)
-			return result;
+		int rc = metrics_read(self, metrics_used, out, err);
+		if (rc < 0 || fabs(*out - wanted) <= tolerance || clock_now_ns(&clock) >= end)
+			return rc;
 
 		checks_progress(self->sink, "metrics of GPU %u: %.0f MB, should be %.0f",
 				self->test.device->ordinal, *out / 1e6, wanted / 1e6);
@@ -174,9 +174,9 @@ static int metrics_settle(struct metrics *self, double *out, struct err *err)
 	double before = -1;
 
 	for (int same = 0, all = 0; same < 8 && all < 60; all++) {
-		int result = metrics_read(self, metrics_used, out, err);
-		if (result < 0)
-			return result;
+		int rc = metrics_read(self, metrics_used, out, err);
+		if (rc < 0)
+			return rc;
 
 		same = *out == before ? same + 1 : 0;
 		before = *out;
@@ -191,12 +191,12 @@ static int metrics_memory(struct metrics *self, struct check *check, struct err 
 	const struct driver_calls *call = &self->test.driver->call;
 	double base = 0, level = 0, after = 0;
 	uint64_t bytes = 0;
-	int result = gputest_fit(&self->test, UINT64_MAX, &bytes, err);
-	if (result == 0)
-		result = metrics_settle(self, &base, err);
+	int rc = gputest_fit(&self->test, UINT64_MAX, &bytes, err);
+	if (rc == 0)
+		rc = metrics_settle(self, &base, err);
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	int failed = call->cuMemAlloc(&self->memory, bytes);
 	if (failed != CUDA_OK)
@@ -204,14 +204,14 @@ static int metrics_memory(struct metrics *self, struct check *check, struct err 
 				   "cuMemAlloc of %" PRIu64 " bytes", bytes);
 
 	double tolerance = METRICS_TOLERANCE * (double)bytes;
-	result = metrics_wait(self, base + (double)bytes, tolerance, &level, err);
+	rc = metrics_wait(self, base + (double)bytes, tolerance, &level, err);
 	(void)call->cuMemFree(self->memory); /* the next reading tells */
 	self->memory = 0;
 
-	if (result == 0)
-		result = metrics_wait(self, base, tolerance, &after, err);
-	if (result < 0)
-		return result;
+	if (rc == 0)
+		rc = metrics_wait(self, base, tolerance, &after, err);
+	if (rc < 0)
+		return rc;
 
 	check_value(check, level - base, "bytes");
 	check->has_limit = true;
@@ -239,24 +239,22 @@ static int metrics_load(struct metrics *self, struct check *check, struct err *e
 	uint64_t end = clock_now_ns(&clock) + METRICS_LOAD_NS;
 	void *parameters[] = {&ns, &out};
 	double busy = 0;
-	int result = kernels_find(self->test.driver, &self->test.kernels, "sl_spin", &spin, err);
+	int rc = kernels_find(self->test.driver, &self->test.kernels, "sl_spin", &spin, err);
 
-	while (result == 0 && clock_now_ns(&clock) < end) {
-		for (int i = 0; result == 0 && i < 4; i++)
-			result = gputest_launch(&self->test, spin, 1, 1, 0, parameters, err);
+	while (rc == 0 && clock_now_ns(&clock) < end) {
+		for (int i = 0; rc == 0 && i < 4; i++)
+			rc = gputest_launch(&self->test, spin, 1, 1, 0, parameters, err);
 
-		if (result == 0 &&
-		    clock_now_ns(&clock) + METRICS_SPIN_MS * 8 * CLOCK_NS_PER_MS >= end)
-			result = metrics_read(self, metrics_busy, &busy, err); /* while it works */
+		if (rc == 0 && clock_now_ns(&clock) + METRICS_SPIN_MS * 8 * CLOCK_NS_PER_MS >= end)
+			rc = metrics_read(self, metrics_busy, &busy, err); /* while it works */
 
 		int failed = self->test.driver->call.cuStreamSynchronize(self->test.streams[0]);
-		if (result == 0 && failed != CUDA_OK)
-			result =
-			    driver_fail(self->test.driver, failed, err, "waiting for a kernel");
+		if (rc == 0 && failed != CUDA_OK)
+			rc = driver_fail(self->test.driver, failed, err, "waiting for a kernel");
 	}
 
-	if (result < 0)
-		return result == -ENODATA ? 0 : result; /* under MIG there is none */
+	if (rc < 0)
+		return rc == -ENODATA ? 0 : rc; /* under MIG there is none */
 
 	checks_sample(self->sink, self->test.device->uuid, metrics_busy, "ratio", true, busy);
 	if (busy < METRICS_BUSY_MIN)
@@ -281,19 +279,19 @@ void metrics_check(const struct driver *driver, const struct driver_device *devi
 	if (text_starts_with(device->uuid, "MIG-")) {
 		check_set(&check, CHECK_SKIP, "the exporter is compared for whole GPUs only");
 	} else {
-		int result = gputest_open(driver, device, &self.test, &err);
-		if (result == 0)
-			result = metrics_memory(&self, &check, &err);
+		int rc = gputest_open(driver, device, &self.test, &err);
+		if (rc == 0)
+			rc = metrics_memory(&self, &check, &err);
 
 		/* The simulated driver's time is not the exporter's. */
-		if (result == 0 && !driver->is_simulated)
-			result = metrics_load(&self, &check, &err);
-		if (result < 0)
+		if (rc == 0 && !driver->is_simulated)
+			rc = metrics_load(&self, &check, &err);
+		if (rc < 0)
 			gputest_failed(&check, &err);
 
 		if (err.code == -ENODATA || err.code == -ENOMEM)
 			check.status = CHECK_SKIP;
-		else if (result == 0 && check.status == CHECK_PASS)
+		else if (rc == 0 && check.status == CHECK_PASS)
 			check_set(&check, CHECK_PASS, "memory in use%s as it should be",
 				  driver->is_simulated ? "" : " and utilisation");
 	}

@@ -99,9 +99,9 @@ void p2p_retain(const struct driver *driver, const struct driver_device *devices
 
 /* --- a pair ----------------------------------------------------------------------------------- */
 
-static int p2p_fail(const struct p2p *self, int result, struct err *err, const char *what)
+static int p2p_fail(const struct p2p *self, int rc, struct err *err, const char *what)
 {
-	return driver_fail(self->driver, result, err, "%s, %s", what, self->target);
+	return driver_fail(self->driver, rc, err, "%s, %s", what, self->target);
 }
 
 static int p2p_set_access(struct p2p *self, bool is_on, struct err *err)
@@ -115,10 +115,10 @@ static int p2p_set_access(struct p2p *self, bool is_on, struct err *err)
 			return failed;
 
 		struct cuda_context *peer = sides[1 - i]->context;
-		int result = is_on ? call->cuCtxEnablePeerAccess(peer, 0)
-				   : call->cuCtxDisablePeerAccess(peer);
-		if (result != CUDA_OK && !(is_on && result == CUDA_PEER_ACCESS_ALREADY_ENABLED))
-			return p2p_fail(self, result, err,
+		int rc = is_on ? call->cuCtxEnablePeerAccess(peer, 0)
+			       : call->cuCtxDisablePeerAccess(peer);
+		if (rc != CUDA_OK && !(is_on && rc == CUDA_PEER_ACCESS_ALREADY_ENABLED))
+			return p2p_fail(self, rc, err,
 					is_on ? "cuCtxEnablePeerAccess" : "cuCtxDisablePeerAccess");
 	}
 
@@ -129,12 +129,12 @@ static int p2p_open(struct p2p *self, const struct driver_device *to, struct err
 {
 	const struct driver_calls *call = &self->driver->call;
 	uint64_t bytes = 0;
-	int result = gputest_open(self->driver, to, &self->there, err);
-	if (result == 0)
-		result = gputest_fit(&self->there, self->bytes, &bytes, err);
+	int rc = gputest_open(self->driver, to, &self->there, err);
+	if (rc == 0)
+		rc = gputest_fit(&self->there, self->bytes, &bytes, err);
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	self->bytes = bytes < self->bytes ? bytes : self->bytes;
 	int failed = call->cuMemAlloc(&self->peer_in, self->bytes);
@@ -181,15 +181,14 @@ static int p2p_queue(struct p2p *self, enum p2p_how how, bool is_both, struct er
 							     self->peer_out, self->bytes, err);
 	}
 
-	int result =
-	    call->cuMemcpyPeerAsync(self->peer_in, self->there.context, self->out,
-				    self->here.context, self->bytes, self->here.streams[0]);
-	if (result == CUDA_OK && is_both)
-		result = call->cuMemcpyPeerAsync(self->in, self->here.context, self->peer_out,
-						 self->there.context, self->bytes,
-						 self->here.streams[1]);
+	int rc = call->cuMemcpyPeerAsync(self->peer_in, self->there.context, self->out,
+					 self->here.context, self->bytes, self->here.streams[0]);
+	if (rc == CUDA_OK && is_both)
+		rc = call->cuMemcpyPeerAsync(self->in, self->here.context, self->peer_out,
+					     self->there.context, self->bytes,
+					     self->here.streams[1]);
 
-	return result == CUDA_OK ? 0 : p2p_fail(self, result, err, "cuMemcpyPeerAsync");
+	return rc == CUDA_OK ? 0 : p2p_fail(self, rc, err, "cuMemcpyPeerAsync");
 }
 
 /* What arrived is what was sent. */
@@ -198,43 +197,43 @@ static int p2p_verify(struct p2p *self, struct gputest *side, uint64_t at, struc
 	size_t count = self->bytes / 4;
 
 	memset(self->host, 0, self->bytes);
-	int result = gputest_use(side, err);
-	if (result < 0)
-		return result;
+	int rc = gputest_use(side, err);
+	if (rc < 0)
+		return rc;
 
 	int failed = self->driver->call.cuMemcpyDtoH(self->host, at, self->bytes);
 
-	result = gputest_use(&self->here, err);
+	rc = gputest_use(&self->here, err);
 	if (failed != CUDA_OK)
 		return p2p_fail(self, failed, err, "reading back what was copied");
 
 	size_t first = gputest_verify(self->host, count, P2P_SEED);
-	if (result == 0 && first < count)
+	if (rc == 0 && first < count)
 		return err_set(err, -EBADMSG,
 			       "%s: wrong data: the word at byte %zu is 0x%08x instead of 0x%08x",
 			       self->target, first * 4, self->host[first],
 			       gputest_word(P2P_SEED, first));
 
-	return result;
+	return rc;
 }
 
 static int p2p_spoil(struct p2p *self, struct err *err)
 {
 	const struct driver_calls *call = &self->driver->call;
-	int result = call->cuMemsetD32(self->in, 0, self->bytes / 4);
-	if (result == CUDA_OK)
-		result = call->cuCtxSynchronize();
-	if (result == CUDA_OK)
-		result = call->cuCtxSetCurrent(self->there.context);
+	int rc = call->cuMemsetD32(self->in, 0, self->bytes / 4);
+	if (rc == CUDA_OK)
+		rc = call->cuCtxSynchronize();
+	if (rc == CUDA_OK)
+		rc = call->cuCtxSetCurrent(self->there.context);
 
-	if (result == CUDA_OK)
-		result = call->cuMemsetD32(self->peer_in, 0, self->bytes / 4);
-	if (result == CUDA_OK)
-		result = call->cuCtxSynchronize();
-	if (result == CUDA_OK)
-		result = call->cuCtxSetCurrent(self->here.context);
+	if (rc == CUDA_OK)
+		rc = call->cuMemsetD32(self->peer_in, 0, self->bytes / 4);
+	if (rc == CUDA_OK)
+		rc = call->cuCtxSynchronize();
+	if (rc == CUDA_OK)
+		rc = call->cuCtxSetCurrent(self->here.context);
 
-	return result == CUDA_OK ? 0 : p2p_fail(self, result, err, "cuMemsetD32");
+	return rc == CUDA_OK ? 0 : p2p_fail(self, rc, err, "cuMemsetD32");
 }
 
 /* GB/s, median. */
@@ -244,20 +243,20 @@ static int p2p_measure(struct p2p *self, enum p2p_how how, bool is_both, double 
 	static const char *const names[P2P_HOW_COUNT][2] = {
 	    {"by_host", "by_host_both"}, {"straight", "straight_both"}, {"kernel", "kernel_both"}};
 	double samples[GPUTEST_REPEATS_MAX];
-	int result = p2p_spoil(self, err);
+	int rc = p2p_spoil(self, err);
 
-	for (uint32_t i = 0; result == 0 && i < self->repeats; i++) {
+	for (uint32_t i = 0; rc == 0 && i < self->repeats; i++) {
 		double seconds = 0;
 
-		result = gputest_begin(&self->here, is_both, err);
-		if (result == 0)
-			result = p2p_queue(self, how, is_both, err);
+		rc = gputest_begin(&self->here, is_both, err);
+		if (rc == 0)
+			rc = p2p_queue(self, how, is_both, err);
 
 		bool was_held = true;
 
-		if (result == 0)
-			result = gputest_end(&self->here, is_both, &seconds, &was_held, err);
-		if (result < 0)
+		if (rc == 0)
+			rc = gputest_end(&self->here, is_both, &seconds, &was_held, err);
+		if (rc < 0)
 			break;
 
 		self->was_late = self->was_late || !was_held;
@@ -267,14 +266,14 @@ static int p2p_measure(struct p2p *self, enum p2p_how how, bool is_both, double 
 			      samples[i]);
 	}
 
-	if (result == 0)
-		result = p2p_verify(self, &self->there, self->peer_in, err);
-	if (result == 0 && is_both)
-		result = p2p_verify(self, &self->here, self->in, err);
-	if (result == 0)
+	if (rc == 0)
+		rc = p2p_verify(self, &self->there, self->peer_in, err);
+	if (rc == 0 && is_both)
+		rc = p2p_verify(self, &self->here, self->in, err);
+	if (rc == 0)
 		*out = gputest_median(samples, self->repeats);
 
-	return result;
+	return rc;
 }
 
 /* Small copies: what one takes on the GPU, and what queueing it takes on the processor. In us. */
@@ -284,24 +283,24 @@ static int p2p_latency(struct p2p *self, const char *how, double out[2], struct 
 	const struct clock clock = {NULL};
 	double seconds = 0;
 	char metric[CHECKS_NAME_MAX];
-	int result = gputest_begin(&self->here, false, err);
+	int rc = gputest_begin(&self->here, false, err);
 	uint64_t before = clock_now_ns(&clock);
 
-	for (unsigned i = 0; result == 0 && i < P2P_SMALL_COUNT; i++) {
+	for (unsigned i = 0; rc == 0 && i < P2P_SMALL_COUNT; i++) {
 		int failed = call->cuMemcpyPeerAsync(self->peer_in, self->there.context, self->out,
 						     self->here.context, P2P_SMALL_BYTES,
 						     self->here.streams[0]);
 		if (failed != CUDA_OK)
-			result = p2p_fail(self, failed, err, "cuMemcpyPeerAsync of 16 bytes");
+			rc = p2p_fail(self, failed, err, "cuMemcpyPeerAsync of 16 bytes");
 	}
 
 	out[1] = (double)(clock_now_ns(&clock) - before) / P2P_SMALL_COUNT / 1e3;
 	bool was_held = true;
 
-	if (result == 0)
-		result = gputest_end(&self->here, false, &seconds, &was_held, err);
-	if (result < 0)
-		return result;
+	if (rc == 0)
+		rc = gputest_end(&self->here, false, &seconds, &was_held, err);
+	if (rc < 0)
+		return rc;
 
 	self->was_late = self->was_late || !was_held;
 	out[0] = seconds / P2P_SMALL_COUNT * 1e6;
@@ -318,30 +317,30 @@ static int p2p_pair(struct p2p *self, bool is_reachable, double *out, struct err
 {
 	double one[P2P_HOW_COUNT] = {0}, both[P2P_HOW_COUNT] = {0}, by_host[2] = {0},
 	       straight[2] = {0};
-	int result = 0;
+	int rc = 0;
 	bool is_full = !self->options->is_brief;
 
 	if (is_full || !is_reachable)
-		result = p2p_measure(self, P2P_BY_HOST, false, &one[P2P_BY_HOST], err);
-	if (result == 0 && is_full)
-		result = p2p_measure(self, P2P_BY_HOST, true, &both[P2P_BY_HOST], err);
-	if (result == 0 && is_full)
-		result = p2p_latency(self, "by_host", by_host, err);
-	if (result == 0 && is_reachable)
-		result = p2p_set_access(self, true, err);
+		rc = p2p_measure(self, P2P_BY_HOST, false, &one[P2P_BY_HOST], err);
+	if (rc == 0 && is_full)
+		rc = p2p_measure(self, P2P_BY_HOST, true, &both[P2P_BY_HOST], err);
+	if (rc == 0 && is_full)
+		rc = p2p_latency(self, "by_host", by_host, err);
+	if (rc == 0 && is_reachable)
+		rc = p2p_set_access(self, true, err);
 
-	for (int how = P2P_STRAIGHT; result == 0 && is_reachable && how < P2P_HOW_COUNT; how++) {
-		result = p2p_measure(self, (enum p2p_how)how, false, &one[how], err);
-		if (result == 0 && is_full)
-			result = p2p_measure(self, (enum p2p_how)how, true, &both[how], err);
+	for (int how = P2P_STRAIGHT; rc == 0 && is_reachable && how < P2P_HOW_COUNT; how++) {
+		rc = p2p_measure(self, (enum p2p_how)how, false, &one[how], err);
+		if (rc == 0 && is_full)
+			rc = p2p_measure(self, (enum p2p_how)how, true, &both[how], err);
 	}
 
-	if (result == 0 && is_reachable && is_full)
-		result = p2p_latency(self, "straight", straight, err);
-	if (result == 0 && is_reachable)
-		result = p2p_set_access(self, false, err);
-	if (result < 0)
-		return result;
+	if (rc == 0 && is_reachable && is_full)
+		rc = p2p_latency(self, "straight", straight, err);
+	if (rc == 0 && is_reachable)
+		rc = p2p_set_access(self, false, err);
+	if (rc < 0)
+		return rc;
 
 	*out = is_reachable ? one[P2P_STRAIGHT] : one[P2P_BY_HOST];
 	const char *late = self->was_late ? " launches are in these figures" : "";
@@ -371,11 +370,11 @@ static int p2p_open_here(struct p2p *self, const struct driver_device *from, str
 		wanted = self->driver->is_simulated ? P2P_SIMULATED_BYTES : P2P_BYTES;
 	(void)snprintf(self->target, sizeof(self->target), "%s", from->uuid);
 
-	int result = gputest_open(self->driver, from, &self->here, err);
-	if (result == 0)
-		result = gputest_fit(&self->here, wanted, &self->bytes, err);
-	if (result < 0)
-		return result;
+	int rc = gputest_open(self->driver, from, &self->here, err);
+	if (rc == 0)
+		rc = gputest_fit(&self->here, wanted, &self->bytes, err);
+	if (rc < 0)
+		return rc;
 
 	self->host = malloc(self->bytes);
 	if (!self->host)
@@ -431,15 +430,15 @@ static int p2p_one(struct p2p *self, const struct driver_device *devices, uint32
 	checks_progress(self->sink, "%s", self->target);
 	gputest_fill(self->host, self->bytes / 4, P2P_SEED);
 
-	int result = p2p_open(self, &devices[to], err);
-	if (result == 0)
-		result = p2p_pair(self, is_reachable, &value, err);
+	int rc = p2p_open(self, &devices[to], err);
+	if (rc == 0)
+		rc = p2p_pair(self, is_reachable, &value, err);
 	p2p_close_peer(self);
 
-	if (result == 0)
+	if (rc == 0)
 		p2p_judge(check, self, from, to, is_reachable, value);
 
-	return result;
+	return rc;
 }
 
 void p2p_check(const struct driver *driver, const struct driver_device *devices, uint32_t count,
@@ -449,7 +448,7 @@ void p2p_check(const struct driver *driver, const struct driver_device *devices,
 	struct p2p self = {.driver = driver, .options = options, .sink = sink};
 	struct err err = {.code = 0};
 	struct check check;
-	int result = 0;
+	int rc = 0;
 
 	self.repeats = options->repeats > 0 ? options->repeats : P2P_REPEATS;
 	if (self.repeats > GPUTEST_REPEATS_MAX)
@@ -461,18 +460,18 @@ void p2p_check(const struct driver *driver, const struct driver_device *devices,
 	} else if (count < 2) {
 		check_set(&check, CHECK_SKIP, "there is one GPU only in sight");
 	} else {
-		result = p2p_open_here(&self, &devices[from], &err);
-		for (uint32_t to = 0; result == 0 && to < count; to++)
+		rc = p2p_open_here(&self, &devices[from], &err);
+		for (uint32_t to = 0; rc == 0 && to < count; to++)
 			if (to != from)
-				result = p2p_one(&self, devices, from, to, &check, &err);
+				rc = p2p_one(&self, devices, from, to, &check, &err);
 	}
 
-	if (result == 0 && check.status == CHECK_PASS && !check.has_limit)
+	if (rc == 0 && check.status == CHECK_PASS && !check.has_limit)
 		check_set(&check, CHECK_PASS, "data right; %s, so that no speed is expected",
 			  self.bytes < GPUTEST_JUDGED_BYTES ? "copies are small"
 							    : "no NVLinks are known");
 
-	if (result < 0) {
+	if (rc < 0) {
 		gputest_failed(&check, &err);
 		if (err.code == -ENOMEM)
 			check.status = CHECK_SKIP; /* the GPU is full: no statement */

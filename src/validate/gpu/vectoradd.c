@@ -30,26 +30,24 @@ static int vectoradd_copies(struct vectoradd *self, struct err *err)
 	const char *uuid = self->test.device->uuid;
 
 	for (unsigned i = 0; i < 3; i++) {
-		int result = driver->call.cuMemAlloc(&self->device[i], VECTORADD_BYTES);
-		if (result != CUDA_OK) {
+		int rc = driver->call.cuMemAlloc(&self->device[i], VECTORADD_BYTES);
+		if (rc != CUDA_OK) {
 			self->device[i] = 0;
-			return driver_fail(driver, result, err, "cuMemAlloc of %zu bytes on %s",
+			return driver_fail(driver, rc, err, "cuMemAlloc of %zu bytes on %s",
 					   VECTORADD_BYTES, uuid);
 		}
 	}
 
 	/* So that the result is not what lay there before. */
-	int result = driver->call.cuMemsetD32(self->device[2], 0x7fc00000u, VECTORADD_COUNT);
-	if (result == CUDA_OK)
-		result = driver->call.cuCtxSynchronize();
-	if (result == CUDA_OK)
-		result = driver->call.cuMemcpyHtoD(self->device[0], self->a, VECTORADD_BYTES);
-	if (result == CUDA_OK)
-		result = driver->call.cuMemcpyHtoD(self->device[1], self->b, VECTORADD_BYTES);
+	int rc = driver->call.cuMemsetD32(self->device[2], 0x7fc00000u, VECTORADD_COUNT);
+	if (rc == CUDA_OK)
+		rc = driver->call.cuCtxSynchronize();
+	if (rc == CUDA_OK)
+		rc = driver->call.cuMemcpyHtoD(self->device[0], self->a, VECTORADD_BYTES);
+	if (rc == CUDA_OK)
+		rc = driver->call.cuMemcpyHtoD(self->device[1], self->b, VECTORADD_BYTES);
 
-	return result == CUDA_OK
-		   ? 0
-		   : driver_fail(driver, result, err, "copying the operands to %s", uuid);
+	return rc == CUDA_OK ? 0 : driver_fail(driver, rc, err, "copying the operands to %s", uuid);
 }
 
 static int vectoradd_compute(struct vectoradd *self, const struct checks_sink *sink,
@@ -60,25 +58,25 @@ static int vectoradd_compute(struct vectoradd *self, const struct checks_sink *s
 	int count = VECTORADD_COUNT;
 	unsigned grid = (VECTORADD_COUNT + VECTORADD_BLOCK - 1) / VECTORADD_BLOCK;
 	void *parameters[] = {&self->device[0], &self->device[1], &self->device[2], &count};
-	int result = kernels_find(driver, &self->test.kernels, "sl_vadd", &add, err);
-	if (result < 0)
-		return result;
+	int rc = kernels_find(driver, &self->test.kernels, "sl_vadd", &add, err);
+	if (rc < 0)
+		return rc;
 
 	checks_note(sink, "CUDA kernel launch with %u blocks of %d threads", grid, VECTORADD_BLOCK);
-	result = gputest_launch(&self->test, add, grid, VECTORADD_BLOCK, 0, parameters, err);
-	if (result < 0)
-		return result;
+	rc = gputest_launch(&self->test, add, grid, VECTORADD_BLOCK, 0, parameters, err);
+	if (rc < 0)
+		return rc;
 
-	result = driver->call.cuStreamSynchronize(self->test.streams[0]);
-	if (result != CUDA_OK)
-		return driver_fail(driver, result, err, "waiting for the vector addition on %s",
+	rc = driver->call.cuStreamSynchronize(self->test.streams[0]);
+	if (rc != CUDA_OK)
+		return driver_fail(driver, rc, err, "waiting for the vector addition on %s",
 				   self->test.device->uuid);
 
 	checks_note(sink, "Copy output data from the CUDA device to the host memory");
-	result = driver->call.cuMemcpyDtoH(self->c, self->device[2], VECTORADD_BYTES);
-	return result == CUDA_OK ? 0
-				 : driver_fail(driver, result, err, "copying the sums from %s",
-					       self->test.device->uuid);
+	rc = driver->call.cuMemcpyDtoH(self->c, self->device[2], VECTORADD_BYTES);
+	return rc == CUDA_OK ? 0
+			     : driver_fail(driver, rc, err, "copying the sums from %s",
+					   self->test.device->uuid);
 }
 
 static void vectoradd_judge(const struct vectoradd *self, struct check *check)
@@ -119,13 +117,13 @@ static int vectoradd_run(struct vectoradd *self, const struct driver *driver,
 		self->b[i] = vectoradd_number(2, i);
 	}
 
-	int result = gputest_open(driver, device, &self->test, err);
-	if (result < 0)
-		return result;
+	int rc = gputest_open(driver, device, &self->test, err);
+	if (rc < 0)
+		return rc;
 
 	checks_note(sink, "Copy input data from the host memory to the CUDA device");
-	result = vectoradd_copies(self, err);
-	return result < 0 ? result : vectoradd_compute(self, sink, err);
+	rc = vectoradd_copies(self, err);
+	return rc < 0 ? rc : vectoradd_compute(self, sink, err);
 }
 
 void vectoradd_check(const struct driver *driver, const struct driver_device *device,

@@ -37,13 +37,13 @@ static int nccl_sync(struct backend *backend, struct err *err)
 	uint64_t deadline_ns = 0;
 
 	for (uint64_t poll = 0;; poll++) {
-		int result = nccl->driver.call.cuStreamQuery(nccl->stream);
-		if (result == CUDA_OK)
+		int rc = nccl->driver.call.cuStreamQuery(nccl->stream);
+		if (rc == CUDA_OK)
 			return 0;
 
-		if (result != CUDA_NOT_READY) {
+		if (rc != CUDA_NOT_READY) {
 			nccl->has_failed = true;
-			return driver_fail(&nccl->driver, result, err, "rank %u: its stream",
+			return driver_fail(&nccl->driver, rc, err, "rank %u: its stream",
 					   backend->rank);
 		}
 
@@ -112,14 +112,14 @@ static int registered_alloc(struct nccl_backend *nccl, size_t bytes, struct nccl
 		return err_set(err, -EOPNOTSUPP, "%s cannot register memory (2.19 can)",
 			       nccl_version_to_string(nccl->version, version));
 
-	int result = nccl->call.ncclMemAlloc(&memory.address, bytes);
-	if (result != NCCL_OK)
-		return nccl_fail(nccl, result, err, "ncclMemAlloc");
+	int rc = nccl->call.ncclMemAlloc(&memory.address, bytes);
+	if (rc != NCCL_OK)
+		return nccl_fail(nccl, rc, err, "ncclMemAlloc");
 
-	result = nccl->call.ncclCommRegister(nccl->comm, memory.address, bytes, &memory.handle);
-	if (result != NCCL_OK || !memory.handle) {
+	rc = nccl->call.ncclCommRegister(nccl->comm, memory.address, bytes, &memory.handle);
+	if (rc != NCCL_OK || !memory.handle) {
 		(void)nccl->call.ncclMemFree(memory.address);
-		return nccl_fail(nccl, result, err, "ncclCommRegister");
+		return nccl_fail(nccl, rc, err, "ncclCommRegister");
 	}
 
 	*out = memory;
@@ -148,25 +148,25 @@ static int nccl_alloc(struct backend *backend, enum backend_memory kind, size_t 
 		return err_set(err, -ENOMEM, "rank %u: %zu bytes", backend->rank, bytes);
 
 	room -= room % PAGE;
-	int result = memory_add(nccl, err);
-	if (result < 0)
-		return result;
+	int rc = memory_add(nccl, err);
+	if (rc < 0)
+		return rc;
 
 	if (kind == BACKEND_REGISTERED) {
-		result = registered_alloc(nccl, room, &memory, err);
+		rc = registered_alloc(nccl, room, &memory, err);
 	} else {
 		uint64_t address = 0;
 		int said = nccl->driver.call.cuMemAlloc(&address, room);
 		if (said != CUDA_OK)
-			result = driver_fail(&nccl->driver, said, err,
-					     "rank %u: %zu bytes of the GPU's memory",
-					     backend->rank, room);
+			rc = driver_fail(&nccl->driver, said, err,
+					 "rank %u: %zu bytes of the GPU's memory", backend->rank,
+					 room);
 
 		memory.address = (void *)(uintptr_t)address;
 	}
 
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	int said = nccl->driver.call.cuMemsetD32((uint64_t)(uintptr_t)memory.address, 0, room / 4);
 	if (said == CUDA_OK)
@@ -206,11 +206,11 @@ static int nccl_put(struct backend *backend, void *to, const void *from, size_t 
 		    struct err *err)
 {
 	struct nccl_backend *nccl = nccl_of(backend);
-	int result = bytes == 0 ? CUDA_OK
-				: nccl->driver.call.cuMemcpyHtoDAsync((uint64_t)(uintptr_t)to, from,
-								      bytes, nccl->stream);
-	if (result != CUDA_OK)
-		return driver_fail(&nccl->driver, result, err, "rank %u: %zu bytes to the GPU",
+	int rc = bytes == 0 ? CUDA_OK
+			    : nccl->driver.call.cuMemcpyHtoDAsync((uint64_t)(uintptr_t)to, from,
+								  bytes, nccl->stream);
+	if (rc != CUDA_OK)
+		return driver_fail(&nccl->driver, rc, err, "rank %u: %zu bytes to the GPU",
 				   backend->rank, bytes);
 
 	return nccl_sync(backend, err);
@@ -220,11 +220,11 @@ static int nccl_get(struct backend *backend, void *to, const void *from, size_t 
 		    struct err *err)
 {
 	struct nccl_backend *nccl = nccl_of(backend);
-	int result = bytes == 0 ? CUDA_OK
-				: nccl->driver.call.cuMemcpyDtoHAsync(to, (uint64_t)(uintptr_t)from,
-								      bytes, nccl->stream);
-	if (result != CUDA_OK)
-		return driver_fail(&nccl->driver, result, err, "rank %u: %zu bytes from the GPU",
+	int rc = bytes == 0 ? CUDA_OK
+			    : nccl->driver.call.cuMemcpyDtoHAsync(to, (uint64_t)(uintptr_t)from,
+								  bytes, nccl->stream);
+	if (rc != CUDA_OK)
+		return driver_fail(&nccl->driver, rc, err, "rank %u: %zu bytes from the GPU",
 				   backend->rank, bytes);
 
 	return nccl_sync(backend, err);
@@ -234,9 +234,9 @@ static int nccl_share(struct backend *backend, const void *mine, void *all, size
 		      struct err *err)
 {
 	struct nccl_backend *nccl = nccl_of(backend);
-	int result = bootstrap_share(nccl->bootstrap, mine, all, bytes, backend->timeout_ns, err);
-	nccl->has_failed = nccl->has_failed || result < 0;
-	return result;
+	int rc = bootstrap_share(nccl->bootstrap, mine, all, bytes, backend->timeout_ns, err);
+	nccl->has_failed = nccl->has_failed || rc < 0;
+	return rc;
 }
 
 static int nccl_barrier(struct backend *backend, struct err *err)
@@ -254,7 +254,7 @@ static void nccl_abort_all(struct backend *backend)
 /* In order where all is well, else without waiting for the others. */
 static void comm_end(struct nccl_backend *nccl)
 {
-	int result = NCCL_OK;
+	int rc = NCCL_OK;
 
 	if (nccl->has_failed || atomic_load(&nccl->is_aborted) || !nccl->comm) {
 		nccl_abort(nccl);
@@ -262,8 +262,8 @@ static void comm_end(struct nccl_backend *nccl)
 	}
 
 	if (nccl->call.ncclCommFinalize)
-		result = nccl->call.ncclCommFinalize(nccl->comm);
-	if (nccl_settle(nccl, result, nccl->backend.timeout_ns, NULL, "ncclCommFinalize") < 0) {
+		rc = nccl->call.ncclCommFinalize(nccl->comm);
+	if (nccl_settle(nccl, rc, nccl->backend.timeout_ns, NULL, "ncclCommFinalize") < 0) {
 		nccl_abort(nccl);
 		return;
 	}
@@ -357,14 +357,14 @@ static int device_open(struct nccl_backend *nccl, const struct nccl_options *opt
 	/* The simulated driver's virtual clock lets one thread run at a time, and would wait for a
 	 * rank that waits for another outside of it. No other driver knows the variable. */
 	(void)setenv("SLUICE_SIM_CUDA_CLOCK", "real", 0);
-	int result = driver_open(options->cuda_library, DRIVER_BY_DLSYM, &nccl->driver, err);
-	if (result < 0)
-		return result;
+	int rc = driver_open(options->cuda_library, DRIVER_BY_DLSYM, &nccl->driver, err);
+	if (rc < 0)
+		return rc;
 
 	(void)snprintf(name, sizeof(name), "%u", options->device);
-	result = driver_find_device(&nccl->driver, name, &nccl->device, err);
-	if (result < 0)
-		return result;
+	rc = driver_find_device(&nccl->driver, name, &nccl->device, err);
+	if (rc < 0)
+		return rc;
 
 	int said = nccl->driver.call.cuDevicePrimaryCtxRetain(&context, nccl->device.device);
 	nccl->has_context = said == CUDA_OK;
@@ -401,8 +401,8 @@ static int comm_begin(struct nccl_backend *nccl, uint64_t timeout_ns, struct err
 	if (said != NCCL_OK)
 		return nccl_fail(nccl, said, err, "ncclGetUniqueId");
 
-	int result = bootstrap_share(nccl->bootstrap, &id, ids, sizeof(id), timeout_ns, err);
-	if (result < 0)
+	int rc = bootstrap_share(nccl->bootstrap, &id, ids, sizeof(id), timeout_ns, err);
+	if (rc < 0)
 		return err_wrap(err, "rank %u: waiting for the unique id", rank);
 
 	if (nccl->call.ncclCommInitRankConfig && nccl->call.ncclCommFinalize &&
@@ -435,17 +435,17 @@ int nccl_backend_new(const struct nccl_options *options, struct backend **out, s
 	if (options->reads_transport)
 		log_begin(nccl);
 
-	int result = nccl_library_open(options->library, nccl, err);
-	if (result == 0)
-		result = device_open(nccl, options, err);
-	if (result == 0)
-		result = comm_begin(nccl, start_ns, err);
+	int rc = nccl_library_open(options->library, nccl, err);
+	if (rc == 0)
+		rc = device_open(nccl, options, err);
+	if (rc == 0)
+		rc = comm_begin(nccl, start_ns, err);
 
-	if (result < 0) {
+	if (rc < 0) {
 		nccl->has_failed = true;
 		bootstrap_abort(options->bootstrap); /* the others need not wait for us */
 		(void)nccl_backend_free(&nccl->backend);
-		return result;
+		return rc;
 	}
 
 	size_t length = strlen(nccl->description);
@@ -466,9 +466,9 @@ static int connect_ranks(struct backend *backend, struct err *err)
 	struct collective_shape shape;
 
 	collective_shape(COLLECTIVE_ALL_REDUCE, COLLECTIVE_F32, 8, backend->ranks, &shape);
-	int result = nccl_alloc(backend, BACKEND_PRIVATE, 8, &memory, err);
-	if (result < 0)
-		return result;
+	int rc = nccl_alloc(backend, BACKEND_PRIVATE, 8, &memory, err);
+	if (rc < 0)
+		return rc;
 
 	const struct backend_call call = {.op = COLLECTIVE_ALL_REDUCE,
 					  .type = COLLECTIVE_F32,
@@ -476,12 +476,12 @@ static int connect_ranks(struct backend *backend, struct err *err)
 					  .shape = &shape,
 					  .send = memory,
 					  .receive = memory};
-	result = nccl_run(backend, &call, err);
-	if (result == 0)
-		result = nccl_sync(backend, err);
+	rc = nccl_run(backend, &call, err);
+	if (rc == 0)
+		rc = nccl_sync(backend, err);
 	nccl_free(backend, memory);
 
-	return result;
+	return rc;
 }
 
 uint64_t nccl_backend_free_bytes(const struct backend *backend)
@@ -506,19 +506,19 @@ int nccl_backend_transport(struct backend *backend, struct nccl_transport *out, 
 		return err_set(err, -ENODATA,
 			       "NCCL_DEBUG or NCCL_DEBUG_FILE is set: the log is not ours to read");
 
-	int result = connect_ranks(backend, err);
-	if (result < 0)
-		return result;
+	int rc = connect_ranks(backend, err);
+	if (rc < 0)
+		return rc;
 	if (lseek(nccl->log, 0, SEEK_SET) < 0)
 		return err_set(err, -errno, "rank %u: NCCL's log: %s", backend->rank,
 			       err_describe(-errno));
 
-	result = file_read_open(nccl->log, "NCCL's log", &text, err);
+	rc = file_read_open(nccl->log, "NCCL's log", &text, err);
 	/* one that is too long has its connections at its beginning */
-	if (result < 0 && result != -EFBIG)
-		return result;
+	if (rc < 0 && rc != -EFBIG)
+		return rc;
 
 	nccl_links_parse(buf_text(&text), text.length, backend->rank, backend->ranks, mine);
-	result = nccl_share(backend, mine, all, sizeof(*mine), err);
-	return result < 0 ? result : nccl_transport_merge(all, backend->ranks, out, err);
+	rc = nccl_share(backend, mine, all, sizeof(*mine), err);
+	return rc < 0 ? rc : nccl_transport_merge(all, backend->ranks, out, err);
 }

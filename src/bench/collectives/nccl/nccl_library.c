@@ -61,9 +61,9 @@ int nccl_library_open(const char *name, struct nccl_backend *nccl, struct err *e
 		memcpy(wanted[i].place, &symbol, sizeof(symbol));
 	}
 
-	int result = call->ncclGetVersion(&nccl->version);
-	if (result != NCCL_OK)
-		return nccl_fail(nccl, result, err, "ncclGetVersion");
+	int rc = call->ncclGetVersion(&nccl->version);
+	if (rc != NCCL_OK)
+		return nccl_fail(nccl, rc, err, "ncclGetVersion");
 
 	(void)snprintf(nccl->description, sizeof(nccl->description), "%s%s, %s",
 		       nccl_version_to_string(nccl->version, version),

@@ -27,10 +27,10 @@ int nccl_ranks_prepare(uint32_t ranks, const struct bootstrap_plan *plan, struct
 	if (plan)
 		made.plan = *plan;
 
-	int result = plan ? 0 : bootstrap_board_new(ranks, &made.board, err);
-	if (result < 0) {
+	int rc = plan ? 0 : bootstrap_board_new(ranks, &made.board, err);
+	if (rc < 0) {
 		nccl_ranks_done(&made);
-		return result;
+		return rc;
 	}
 
 	/* how many of launched ranks are on this machine is not known */
@@ -50,16 +50,16 @@ static int tell_transport(struct nccl_ranks *ranks, struct backend *backend, con
 	struct buf text _cleanup_buf_;
 
 	buf_init(&text, NCCL_NOTE_MAX - 1);
-	int result = nccl_backend_transport(backend, &transport, &why);
-	if (result == -ENODATA) {
+	int rc = nccl_backend_transport(backend, &transport, &why);
+	if (rc == -ENODATA) {
 		if (backend->rank == 0)
 			(void)snprintf(note->lines, sizeof(note->lines),
 				       "NCCL: connections not shown: %s\n", why.text);
 		return 0;
 	}
 
-	if (result < 0)
-		return err_set(err, result, "%s", why.text);
+	if (rc < 0)
+		return err_set(err, rc, "%s", why.text);
 
 	if (backend->rank == 0) {
 		(void)nccl_transport_print(&transport, "NCCL: ", &text); /* cut */
@@ -76,11 +76,11 @@ int nccl_ranks_start(struct nccl_ranks *ranks, uint32_t rank, const char *librar
 		     uint64_t timeout_ns, uint64_t start_timeout_ns, struct backend **out,
 		     struct err *err)
 {
-	int result = ranks->is_launched
-			 ? bootstrap_connect(&ranks->plan, start_timeout_ns, &ranks->bootstrap, err)
-			 : bootstrap_enter(ranks->board, rank, &ranks->bootstrap, err);
-	if (result < 0)
-		return result;
+	int rc = ranks->is_launched
+		     ? bootstrap_connect(&ranks->plan, start_timeout_ns, &ranks->bootstrap, err)
+		     : bootstrap_enter(ranks->board, rank, &ranks->bootstrap, err);
+	if (rc < 0)
+		return rc;
 
 	const struct nccl_options options = {
 	    .library = library,
@@ -92,15 +92,15 @@ int nccl_ranks_start(struct nccl_ranks *ranks, uint32_t rank, const char *librar
 	};
 	struct backend *backend = NULL;
 
-	result = nccl_backend_new(&options, &backend, err);
-	if (result < 0)
-		return result;
+	rc = nccl_backend_new(&options, &backend, err);
+	if (rc < 0)
+		return rc;
 
-	result = tell_transport(ranks, backend, root, err);
-	if (result < 0) {
+	rc = tell_transport(ranks, backend, root, err);
+	if (rc < 0) {
 		backend->ops->abort(backend);
 		(void)backend->ops->free_backend(backend);
-		return result;
+		return rc;
 	}
 
 	*out = backend;

@@ -33,10 +33,10 @@ static int redop_of(enum collective_redop redop)
 	return number[redop];
 }
 
-static void note(struct launch *launch, int result)
+static void note(struct launch *launch, int rc)
 {
-	if (launch->result == NCCL_OK && result != NCCL_IN_PROGRESS)
-		launch->result = result;
+	if (launch->result == NCCL_OK && rc != NCCL_IN_PROGRESS)
+		launch->result = rc;
 }
 
 static void send_to(struct launch *launch, const void *from, uint64_t count, uint32_t peer)
@@ -142,11 +142,11 @@ static int hypercube(struct launch *launch, struct err *err)
 			       "hypercube needs a power of two of ranks, %u are there", ranks);
 
 	if (own != launch->call->send && count > 0) {
-		int result = nccl->driver.call.cuMemcpyDtoDAsync(
+		int rc = nccl->driver.call.cuMemcpyDtoDAsync(
 		    (uint64_t)(uintptr_t)own, (uint64_t)(uintptr_t)launch->call->send,
 		    count * launch->size, nccl->stream);
-		if (result != CUDA_OK)
-			return driver_fail(&nccl->driver, result, err, "rank %u: copying its part",
+		if (rc != CUDA_OK)
+			return driver_fail(&nccl->driver, rc, err, "rank %u: copying its part",
 					   rank);
 	}
 
@@ -158,10 +158,10 @@ static int hypercube(struct launch *launch, struct err *err)
 		receive_from(launch, receive_at(launch, missing * count), count * bit, rank ^ bit);
 
 		int end = nccl->call.ncclGroupEnd();
-		int result = nccl_settle(nccl, launch->result != NCCL_OK ? launch->result : end,
-					 nccl->backend.timeout_ns, err, "ncclSend and ncclRecv");
-		if (result < 0)
-			return result;
+		int rc = nccl_settle(nccl, launch->result != NCCL_OK ? launch->result : end,
+				     nccl->backend.timeout_ns, err, "ncclSend and ncclRecv");
+		if (rc < 0)
+			return rc;
 	}
 
 	return 0;
@@ -245,6 +245,6 @@ int nccl_run(struct backend *backend, const struct backend_call *call, struct er
 	if (call->op == COLLECTIVE_HYPERCUBE)
 		return hypercube(&launch, err);
 
-	int result = start(&launch, &name);
-	return nccl_settle(nccl, result, backend->timeout_ns, err, name);
+	int rc = start(&launch, &name);
+	return nccl_settle(nccl, rc, backend->timeout_ns, err, name);
 }

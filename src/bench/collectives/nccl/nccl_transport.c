@@ -203,8 +203,8 @@ int nccl_transport_print(const struct nccl_transport *transport, const char *pre
 			 struct buf *out)
 {
 	uint32_t ranks = transport->ranks;
-	int result = buf_printf(out, "%snetwork %s\n", prefix,
-				transport->network[0] ? transport->network : "not named");
+	int rc = buf_printf(out, "%snetwork %s\n", prefix,
+			    transport->network[0] ? transport->network : "not named");
 
 	for (uint32_t path = 0; path < NCCL_PATH_COUNT; path++) {
 		uint32_t shown = 0;
@@ -212,25 +212,25 @@ int nccl_transport_print(const struct nccl_transport *transport, const char *pre
 		if (transport->pairs[path] == 0)
 			continue;
 
-		if (result == 0)
-			result = buf_printf(out, "%s%s: %u pair%s:", prefix,
-					    nccl_path_to_string((enum nccl_path)path),
-					    transport->pairs[path],
-					    transport->pairs[path] == 1 ? "" : "s");
+		if (rc == 0)
+			rc = buf_printf(out, "%s%s: %u pair%s:", prefix,
+					nccl_path_to_string((enum nccl_path)path),
+					transport->pairs[path],
+					transport->pairs[path] == 1 ? "" : "s");
 
-		for (uint32_t a = 0; a < ranks && result == 0; a++) {
-			for (uint32_t b = a + 1; b < ranks && result == 0; b++) {
+		for (uint32_t a = 0; a < ranks && rc == 0; a++) {
+			for (uint32_t b = a + 1; b < ranks && rc == 0; b++) {
 				if ((transport->path[(size_t)a * ranks + b] >> path & 1u) &&
 				    shown++ < NCCL_PAIRS_SHOWN)
-					result = buf_printf(out, " %u-%u", a, b);
+					rc = buf_printf(out, " %u-%u", a, b);
 			}
 		}
 
-		if (result == 0)
-			result = buf_add_text(out, shown > NCCL_PAIRS_SHOWN ? " ...\n" : "\n");
+		if (rc == 0)
+			rc = buf_add_text(out, shown > NCCL_PAIRS_SHOWN ? " ...\n" : "\n");
 	}
 
-	return result;
+	return rc;
 }
 
 /* An RDMA device with a port that is up, and whether its nodes can be opened by name. */
@@ -315,8 +315,8 @@ int nccl_transport_check(const char *root, const struct nccl_transport *transpor
 	if (!inventory)
 		return err_set(err, -ENOMEM, "no memory for the list of adapters");
 
-	int result = rdma_read(root, inventory, err);
-	if (result < 0)
+	int rc = rdma_read(root, inventory, err);
+	if (rc < 0)
 		return err_wrap(err, "comparing NCCL's network with the machine's");
 
 	const struct rdma_device *device = find_active(inventory, &port, &has_node);

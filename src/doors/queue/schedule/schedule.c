@@ -104,11 +104,11 @@ static int schedule_start(struct schedule_state *state, struct schedule_decision
 		if (!grants)
 			return err_set(err, -ENOMEM, "no memory for the GPUs of a job");
 
-		int result = schedule_choose(state, chosen, err);
-		if (result == 0)
-			result = schedule_choose_order(state, chosen, places, err);
-		if (result < 0)
-			return result;
+		int rc = schedule_choose(state, chosen, err);
+		if (rc == 0)
+			rc = schedule_choose_order(state, chosen, places, err);
+		if (rc < 0)
+			return rc;
 
 		/* Workers that share devices get one slot after the other, in turns. */
 		for (size_t i = 0; i < count; i++) {
@@ -369,7 +369,7 @@ static int schedule_wait(struct schedule_state *state, size_t order,
 	}
 
 	uint64_t behind = state->job->id;
-	int result = 0;
+	int rc = 0;
 
 	if (count->open - count->kept < want->needed) {
 		out->reason = JOB_REASON_QUEUE_ORDER;
@@ -378,14 +378,14 @@ static int schedule_wait(struct schedule_state *state, size_t order,
 	} else {
 		out->reason = JOB_REASON_WAITING_FOR_GPU;
 		out->has_turn = schedule_say_waiting(state, NULL) > 0;
-		result = schedule_add_waiter(state, out, err);
+		rc = schedule_add_waiter(state, out, err);
 	}
 
 	schedule_wait_behind(class_, behind);
 	schedule_keep(state, order, true);
 	class_->window_ns = schedule_window(state, count);
 
-	return result;
+	return rc;
 }
 
 /* The resources beside the GPUs are not there. One that waits for others to end keeps those of its
@@ -527,21 +527,21 @@ static int schedule_wait_amount(struct schedule_state *state, size_t order,
 	schedule_say_amount(state, kind);
 	schedule_wait_behind(class_, state->job->id);
 
-	int result = 0;
+	int rc = 0;
 
 	if (state->amounts[kind].kept_for == 0) {
 		out->has_turn = true;
 		if (state->want.needed > 0)
-			result = schedule_choose(state, chosen, err);
+			rc = schedule_choose(state, chosen, err);
 
 		uint64_t opens_ns = schedule_keep_amounts(state);
-		for (size_t i = 0; result == 0 && i < state->want.count; i++)
+		for (size_t i = 0; rc == 0 && i < state->want.count; i++)
 			if (chosen[state->want.device[i]])
 				schedule_keep_device(state, state->want.device[i], order, opens_ns);
 	}
 
 	class_->window_ns = schedule_window(state, count);
-	return result < 0 ? result : schedule_add_waiter(state, out, err);
+	return rc < 0 ? rc : schedule_add_waiter(state, out, err);
 }
 
 /* More than there is at all, by now: it keeps nothing. */
@@ -638,10 +638,10 @@ static int schedule_decide(struct schedule_state *state, size_t order, uint64_t 
 	const struct job *job = state->job;
 
 	*out = (struct schedule_decision){.text = ""};
-	int result = schedule_is_limited(state, *user_gpus, out, err);
-	if (result != 0) {
+	int rc = schedule_is_limited(state, *user_gpus, out, err);
+	if (rc != 0) {
 		out->text = state->text;
-		return result < 0 ? result : 0;
+		return rc < 0 ? rc : 0;
 	}
 
 	if (job->gpus == 0 && !job->resources && job->wants.cpu_milli == 0 &&
@@ -660,9 +660,9 @@ static int schedule_decide(struct schedule_state *state, size_t order, uint64_t 
 		return 0;
 	}
 
-	result = schedule_look(state, order, class_, out, err);
+	rc = schedule_look(state, order, class_, out, err);
 	*user_gpus += out->grant_count;
-	return result;
+	return rc;
 }
 
 static void schedule_take_up(struct schedule_state *state, const struct job *job)
@@ -727,25 +727,24 @@ int schedule_pass(struct schedule_machine *machine, const struct schedule_input 
 {
 	_cleanup_(schedule_state_done) struct schedule_state state = {.machine = machine,
 								      .input = input};
-	int result = schedule_begin(&state, err);
+	int rc = schedule_begin(&state, err);
 	const struct job *job;
 	uint64_t *user_gpus;
 
-	for (size_t i = 0; result == 0 && (job = schedule_order_next(&state.order, &user_gpus));
-	     i++) {
+	for (size_t i = 0; rc == 0 && (job = schedule_order_next(&state.order, &user_gpus)); i++) {
 		struct schedule_decision decision;
 
 		schedule_take_up(&state, job);
-		result = schedule_decide(&state, i, user_gpus, &decision, err);
-		if (result < 0)
+		rc = schedule_decide(&state, i, user_gpus, &decision, err);
+		if (rc < 0)
 			break;
 
 		input->decide(job, &decision, input->context);
 		free(decision.grants);
 	}
 
-	if (result == 0 && state.was_backfilled)
+	if (rc == 0 && state.was_backfilled)
 		schedule_say_again(&state);
 
-	return result;
+	return rc;
 }

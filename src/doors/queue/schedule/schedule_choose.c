@@ -156,9 +156,9 @@ static int schedule_allocator(struct schedule_state *state, struct allocator **o
 	if (many && state->want.needed > 1)
 		return schedule_shape_get(state->machine, out, err);
 
-	int result = state->ranked ? 0 : schedule_rank(state, err);
-	if (result < 0)
-		return result;
+	int rc = state->ranked ? 0 : schedule_rank(state, err);
+	if (rc < 0)
+		return rc;
 
 	memcpy(number, state->rank, sizeof(state->rank));
 	*out = state->ranked;
@@ -239,9 +239,9 @@ static int schedule_choose_whole(struct schedule_state *state, const uint16_t *p
 	if (schedule_choose_preferred(state, prefer, chosen) == want->needed)
 		return 0;
 
-	int result = schedule_allocator(state, &allocator, number, err);
-	if (result < 0)
-		return result;
+	int rc = schedule_allocator(state, &allocator, number, err);
+	if (rc < 0)
+		return rc;
 
 	for (size_t i = 0; i < want->count; i++) {
 		size_t place = want->device[i];
@@ -253,12 +253,12 @@ static int schedule_choose_whole(struct schedule_state *state, const uint16_t *p
 			units[question.available_count++] = unit;
 	}
 
-	result = allocator_prefer(allocator, &question, answer, err);
-	if (result < 0)
-		return result;
+	rc = allocator_prefer(allocator, &question, answer, err);
+	if (rc < 0)
+		return rc;
 
 	for (size_t i = 0; i < want->count; i++)
-		for (int a = 0; a < result; a++)
+		for (int a = 0; a < rc; a++)
 			if (number[devices[want->device[i]].unit.gpu] == answer[a].gpu)
 				chosen[want->device[i]] = true;
 
@@ -298,9 +298,9 @@ static int schedule_order_workers(struct schedule_state *state, uint16_t *places
 	uint32_t number[GPU_MAX];
 	struct allocator *allocator;
 	size_t done = 0, left = want->needed;
-	int result = schedule_allocator(state, &allocator, number, err);
+	int rc = schedule_allocator(state, &allocator, number, err);
 
-	while (result >= 0 && left > 0) {
+	while (rc >= 0 && left > 0) {
 		struct allocator_question question = {
 		    .available = units, .available_count = left, .size = want->worker_gpus};
 
@@ -308,12 +308,12 @@ static int schedule_order_workers(struct schedule_state *state, uint16_t *places
 			units[i] =
 			    (struct allocator_unit){.gpu = number[devices[places[i]].unit.gpu]};
 
-		result = allocator_prefer(allocator, &question, answer, err);
+		rc = allocator_prefer(allocator, &question, answer, err);
 		size_t kept = 0, before = done;
 
 		for (size_t i = 0; i < left; i++) {
 			bool is_next = false;
-			for (int a = 0; a < result; a++)
+			for (int a = 0; a < rc; a++)
 				is_next |= answer[a].gpu == units[i].gpu;
 
 			if (is_next)
@@ -322,16 +322,16 @@ static int schedule_order_workers(struct schedule_state *state, uint16_t *places
 				places[kept++] = places[i];
 		}
 
-		if (result >= 0 && done == before)
+		if (rc >= 0 && done == before)
 			return err_set(err, -EIO, "no GPU was chosen for a worker");
 
 		left = kept;
 	}
 
-	if (result >= 0)
+	if (rc >= 0)
 		memcpy(places, ordered, done * sizeof(*places));
 
-	return result < 0 ? result : 0;
+	return rc < 0 ? rc : 0;
 }
 
 int schedule_choose_order(struct schedule_state *state, const bool *chosen, uint16_t *out,

@@ -92,9 +92,9 @@ int schedule_class_of(struct schedule_state *state, const struct job *job,
 		      struct schedule_class **out)
 {
 	if (state->class_count == state->class_capacity) {
-		int result = class_table_grow(state);
-		if (result < 0)
-			return result;
+		int rc = class_table_grow(state);
+		if (rc < 0)
+			return rc;
 	}
 
 	size_t at = class_hash(job) & (state->table_size - 1);

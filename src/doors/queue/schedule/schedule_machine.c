@@ -174,11 +174,11 @@ int schedule_shape_get(struct schedule_machine *machine, struct allocator **out,
 
 	if (!machine->shape) {
 		struct schedule_shape *shape = calloc(1, sizeof(*shape));
-		int result = shape ? allocator_new(now, &shape->allocator, err)
-				   : err_set(err, -ENOMEM, "no memory to choose GPUs with");
-		if (result < 0) {
+		int rc = shape ? allocator_new(now, &shape->allocator, err)
+			       : err_set(err, -ENOMEM, "no memory to choose GPUs with");
+		if (rc < 0) {
 			(void)schedule_shape_free(shape);
-			return result;
+			return rc;
 		}
 
 		shape->topology = *now;

@@ -190,13 +190,13 @@ int schedule_pools_adapters(const struct schedule_pools *pools, const char *list
 
 		while (*at) {
 			size_t length = strcspn(at, ",");
-			int result = 0;
+			int rc = 0;
 
 			if (!pools_has_word(buf_text(out), at, length))
-				result = buf_printf(out, "%s%.*s", out->length ? "," : "",
-						    (int)length, at);
-			if (result < 0)
-				return result;
+				rc = buf_printf(out, "%s%.*s", out->length ? "," : "", (int)length,
+						at);
+			if (rc < 0)
+				return rc;
 
 			at += length + (at[length] == ',');
 		}

@@ -61,9 +61,9 @@ static int want_add_id(const struct schedule_machine *machine, const struct want
 {
 	char kind[WANT_KIND_MAX];
 	uint32_t gpu, mig;
-	int result = place_resolve(machine->inventory, id, &gpu, &mig, err);
-	if (result < 0)
-		return result;
+	int rc = place_resolve(machine->inventory, id, &gpu, &mig, err);
+	if (rc < 0)
+		return rc;
 
 	size_t place = want_find(machine, gpu, mig);
 	if (place == machine->device_count)
@@ -101,9 +101,9 @@ static int want_add_ids(const struct schedule_machine *machine, const struct job
 
 	want->listed = true;
 	while ((more = place_next_id(&ids, id, err)) > 0) {
-		int result = want_add_id(machine, &job->wants, id, want, err);
-		if (result < 0)
-			return result;
+		int rc = want_add_id(machine, &job->wants, id, want, err);
+		if (rc < 0)
+			return rc;
 	}
 
 	want->needed = want->count;
@@ -340,8 +340,8 @@ int schedule_prefer_check(const struct schedule_machine *machine, const char *li
 	int more;
 
 	while ((more = place_next_id(&list, id, err)) > 0) {
-		int result = place_resolve(machine->inventory, id, &gpu, &mig, err);
-		if (result < 0)
+		int rc = place_resolve(machine->inventory, id, &gpu, &mig, err);
+		if (rc < 0)
 			return err_wrap(err, "--prefer");
 	}
 
@@ -450,21 +450,21 @@ uint64_t schedule_limit_of(const struct schedule_machine *machine, const struct 
 int schedule_check(const struct schedule_machine *machine, const struct job *job, struct err *err)
 {
 	struct schedule_want want;
-	int result = schedule_pools_check(&machine->pools, job->resources, err);
-	if (result == 0)
-		result = want_check_amounts(machine, job, err);
-	if (result == 0 && job->gpus > 0)
-		result = schedule_want_make(machine, job, &want, err);
+	int rc = schedule_pools_check(&machine->pools, job->resources, err);
+	if (rc == 0)
+		rc = want_check_amounts(machine, job, err);
+	if (rc == 0 && job->gpus > 0)
+		rc = schedule_want_make(machine, job, &want, err);
 
-	if (result == 0 && job->gpus > 0 && job->wants.prefer)
-		result = schedule_prefer_check(machine, job->wants.prefer, err);
+	if (rc == 0 && job->gpus > 0 && job->wants.prefer)
+		rc = schedule_prefer_check(machine, job->wants.prefer, err);
 
 	uint64_t limit = schedule_limit_of(machine, job);
-	if (result == 0 && job->gpus > limit)
-		result = err_set(err, -ERANGE,
-				 "needs %u GPUs, a user may have %" PRIu64
-				 " at a time (sluice.jobs.limits in the configuration)",
-				 job->gpus, limit);
+	if (rc == 0 && job->gpus > limit)
+		rc = err_set(err, -ERANGE,
+			     "needs %u GPUs, a user may have %" PRIu64
+			     " at a time (sluice.jobs.limits in the configuration)",
+			     job->gpus, limit);
 
-	return result;
+	return rc;
 }
