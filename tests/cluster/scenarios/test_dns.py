@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names in a pod: a Service's is its address, a headless Service's are those of its pods, and the pods of a launcher reach
-each other by theirs, across nodes. No kube-proxy runs: an address of a Service is told, and nothing answers behind it.
-Open: it has never run in pods. CoreDNS has answered the same questions beside an API server, and the short names beside a
-stand-in for one."""
+each other by theirs, across nodes. No kube-proxy runs: an address of a Service is told, and nothing answers behind it."""
 
 import pytest
 
