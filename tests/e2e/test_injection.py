@@ -3,7 +3,7 @@
 can do CDI gets CDI names in its replies without being asked."""
 
 import json
-import time
+import socket
 
 from conftest import wait_until
 from kubelet import field, serve_on, small_node  # noqa: F401
@@ -45,10 +45,7 @@ def test_cdi_names_without_being_asked(small_node):  # noqa: F811
     assert injection(small_node, "cdi") == \
         "containerd v1.7.13 does CDI, and a specification provides sluice.sim/gpu"
     uuid = small_node.show()["gpus"][0]["uuid"]
-    deadline = time.monotonic() + 20
     reply = endpoint.allocate(uuid)
-    while not reply.cdi_devices and time.monotonic() < deadline:
-        reply = endpoint.allocate(uuid)
     assert [device.name for device in reply.cdi_devices] == [f"sluice.sim/gpu={uuid}"]
     assert [entry.value for entry in reply.annotations] == [f"sluice.sim/gpu={uuid}"]
     assert [(entry.key, entry.value) for entry in reply.envs] == [("NVIDIA_VISIBLE_DEVICES", uuid)]
@@ -80,6 +77,48 @@ def test_nobody_would(small_node):  # noqa: F811
     # once it is clear that no specification of ours is still to come
     log = small_node.directory / "agent.err"
     wait_until(lambda: "containers get no driver: containerd 1.6.20" in log.read_text(), what="the warning")
+
+
+def names(endpoint, gpu):
+    """What an answer names beside the environment: (CDI devices, device nodes)."""
+    reply = endpoint.allocate(gpu["uuid"])
+    return [device.name for device in reply.cdi_devices], [node.container_path for node in reply.devices]
+
+
+def test_while_the_runtime_says_nothing(small_node):  # noqa: F811
+    """A runtime that hangs, or restarts together with the service: what is admitted meanwhile begins when it is back."""
+    path = small_node.path("/run/containerd/containerd.sock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    provide(small_node, "sluice.sim/gpu")
+    gpu = small_node.show()["gpus"][0]
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen(16)
+        endpoint = small_node.serve()
+        devices, nodes = names(endpoint, gpu)
+        assert devices == [f"sluice.sim/gpu={gpu['uuid']}"]
+        assert f"/dev/nvidia{gpu['minor']}" in nodes and "/dev/nvidiactl" in nodes
+
+    path.unlink()
+    containerd(small_node, "v1.7.13", {"enableCDI": True})
+    injection(small_node, "cdi")
+    wait_until(lambda: names(endpoint, gpu) == ([f"sluice.sim/gpu={gpu['uuid']}"], []), what="CDI names alone")
+
+
+def test_a_runtime_that_goes_is_what_it_was(small_node):  # noqa: F811
+    containerd(small_node, "v1.7.13", {"enableCDI": True})
+    provide(small_node, "sluice.sim/gpu")
+    endpoint = small_node.serve()
+    injection(small_node, "cdi")
+    gpu = small_node.show()["gpus"][0]
+    expected = ([f"sluice.sim/gpu={gpu['uuid']}"], [])
+    wait_until(lambda: names(endpoint, gpu) == expected, what="CDI names alone")
+    small_node.others.pop().stop(None).wait()
+    small_node.path("/run/containerd/containerd.sock").unlink(missing_ok=True)
+    provide(small_node, "somebody.else/gpu")  # what makes the service look
+    small_node.run("sluice", "agent", "reload").ok()
+    injection(small_node, "unknown")
+    assert names(endpoint, gpu)[0] == expected[0]
 
 
 def test_no_runtime(small_node):  # noqa: F811

@@ -36,6 +36,7 @@ struct door_kubelet {
 	char socket[FILE_PATH_MAX];
 	char error[ERR_TEXT_MAX]; /* last logged */
 	bool is_stopping;
+	enum injection_way way; /* as the runtime said last; one that restarts will say it again */
 	enum door_kubelet_hold hold;
 	char held[GPU_REASON_MAX]; /* why it is not open */
 	/* Owned; runs while nothing would put a GPU into a container and our own specifications
@@ -312,6 +313,24 @@ static uint64_t door_kubelet_generation(const struct door_kubelet *door)
 /* None of the resources that there were. */
 static const struct policy door_kubelet_nothing;
 
+/* Which ways into a container the answers name beside the environment. What is admitted while the
+ * runtime of this node restarts, or before it has been asked, begins when it is back: as long as
+ * nobody knows who will inject, all ways are named. */
+static void door_kubelet_inject(struct door_kubelet *door, struct kubelet_machine *machine)
+{
+	if (!door->injection)
+		return;
+
+	enum injection_way now = injection_now(door->injection);
+	if (now != INJECTION_UNKNOWN)
+		door->way = now;
+	bool is_silent = door->way == INJECTION_UNKNOWN && injection_is_there(door->injection);
+
+	machine->also_nodes = is_silent || door->way == INJECTION_NONE;
+	machine->also_cdi =
+	    door->way == INJECTION_CDI || (is_silent && injection_has_kind(door->injection));
+}
+
 static void door_kubelet_tell(struct door_kubelet *door)
 {
 	const char *held[GPU_MAX];
@@ -331,8 +350,6 @@ static void door_kubelet_tell(struct door_kubelet *door)
 	    .gpu_unhealthy = is_judged ? gpu_unhealthy : NULL, /* else there was no memory */
 	    .mig_unhealthy = is_judged ? mig_unhealthy : NULL,
 	    .cdi = door->cdi,
-	    .also_cdi = door->injection && injection_now(door->injection) == INJECTION_CDI,
-	    .also_nodes = door->injection && injection_now(door->injection) == INJECTION_NONE,
 	};
 	struct err err = {0};
 	int rc = 0;
@@ -356,6 +373,7 @@ static void door_kubelet_tell(struct door_kubelet *door)
 		injection_set_vendor(
 		    door->injection,
 		    resource_cdi_vendor(machine.config, machine.inventory->simulated));
+	door_kubelet_inject(door, &machine);
 
 	if (rc == 0)
 		rc = kubelet_set_machine(door->kubelet, &machine, &err);

@@ -123,7 +123,7 @@ static bool injection_is_spec(const struct injection *injection, const char *pat
 	return is_it;
 }
 
-static bool injection_has_kind(const struct injection *injection)
+bool injection_has_kind(const struct injection *injection)
 {
 	const struct injection_runtime *runtime = &injection->runtime;
 	char path[FILE_PATH_MAX];
@@ -166,8 +166,10 @@ static void injection_conclude(void *context)
 
 	injection->way = way;
 	memcpy(injection->why, why, sizeof(why));
-	loop_timer_start(injection->next,
-			 injection->look_again ? INJECTION_SOON_NS : INJECTION_PERIOD_NS);
+	bool is_silent = way == INJECTION_UNKNOWN && injection_is_there(injection);
+	loop_timer_start(injection->next, injection->look_again ? INJECTION_SOON_NS
+					  : is_silent		? INJECTION_SILENT_NS
+								: INJECTION_PERIOD_NS);
 	injection->look_again = false;
 	if (is_new && injection->options.changed)
 		injection->options.changed(injection->options.context);
@@ -232,24 +234,42 @@ static bool injection_connect(struct injection *injection, const char *path)
 				INJECTION_DEADLINE_NS, &callbacks, NULL);
 }
 
+/* Number `place` of the sockets at which a runtime may listen; false behind the last. */
+static bool injection_socket(const struct injection *injection, size_t place,
+			     char out[FILE_PATH_MAX])
+{
+	static const char scheme[] = "unix://";
+	const char *named = injection->options.endpoint;
+	bool is_named = named && *named;
+	if (place >= (is_named ? 1 : sizeof(injection_sockets) / sizeof(*injection_sockets)))
+		return false;
+
+	if (is_named && text_starts_with(named, scheme))
+		named += sizeof(scheme) - 1;
+	if (injection_path(injection, is_named ? named : injection_sockets[place], out) < 0)
+		out[0] = '\0';
+
+	return true;
+}
+
+bool injection_is_there(const struct injection *injection)
+{
+	char path[FILE_PATH_MAX];
+	for (size_t i = 0; injection_socket(injection, i, path); i++) {
+		if (path[0] != '\0' && file_exists(path))
+			return true;
+	}
+	return false;
+}
+
 /* Asks the next runtime that listens somewhere; concludes when there is none. */
 static void injection_ask(void *context)
 {
 	struct injection *injection = context;
-	static const char scheme[] = "unix://";
-	const char *named = injection->options.endpoint;
-	bool is_named = named && *named;
-	size_t count = is_named ? 1 : sizeof(injection_sockets) / sizeof(*injection_sockets);
 	char path[FILE_PATH_MAX];
 
-	if (is_named && text_starts_with(named, scheme))
-		named += sizeof(scheme) - 1;
-
-	while (injection->place < count) {
-		const char *socket = is_named ? named : injection_sockets[injection->place];
-		injection->place++;
-		if (injection_path(injection, socket, path) == 0 &&
-		    injection_connect(injection, path))
+	while (injection_socket(injection, injection->place++, path)) {
+		if (path[0] != '\0' && injection_connect(injection, path))
 			return;
 	}
 

@@ -18,7 +18,9 @@ struct err;
 struct injection;
 struct loop;
 
-#define INJECTION_PERIOD_NS   UINT64_C(60000000000)
+#define INJECTION_PERIOD_NS UINT64_C(60000000000)
+#define INJECTION_SILENT_NS                                                                        \
+	UINT64_C(1000000000) /* the same while a runtime is there that says nothing */
 #define INJECTION_DEADLINE_NS UINT64_C(5000000000)
 
 enum injection_limits {
@@ -82,6 +84,10 @@ void injection_set_vendor(struct injection *injection, const char *vendor);
 /* What it has seen may be another: looks again soon. */
 void injection_look(struct injection *injection);
 enum injection_way injection_now(const struct injection *injection);
+/* Whether a runtime has a socket here, be it that it answers or not. */
+bool injection_is_there(const struct injection *injection);
+/* Whether a CDI specification provides our devices. */
+bool injection_has_kind(const struct injection *injection);
 /* One sentence. Borrowed until changed(). */
 const char *injection_reason(const struct injection *injection);
 
