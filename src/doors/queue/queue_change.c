@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Changing jobs that wait: held, released, of another priority or environment, cancelled because of
- * others; and final ones that begin anew. One change after the other, each one transaction: a job
- * is told of it when it is durable. While that is under way nothing else is done with the jobs that
- * it is about, so that none of them starts as what it was.
+ * others; and final ones that begin anew (queue_again.c). One change after the other, each one
+ * transaction: a job is told of it when it is durable. While that is under way nothing else is done
+ * with the jobs that it is about, so that none of them starts as what it was.
  */
+#include "doors/queue/queue_change.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,48 +18,6 @@
 #include "base/crash.h"
 #include "base/log.h"
 #include "doors/queue/queue_internal.h"
-#include "job/rights.h"
-#include "doors/queue/store/store_share.h"
-
-enum change_kind {
-	CHANGE_EDIT,   /* what queue_edit() was asked for */
-	CHANGE_DOOM,   /* cancels those that are doomed */
-	CHANGE_AGAIN,  /* queue_retry() */
-	CHANGE_CANCEL, /* queue_cancel_array() */
-};
-
-struct queue_change {
-	struct queue_op op; /* first */
-	struct queue_change *next;
-	enum change_kind kind;
-	uid_t uid;	    /* who asked for it */
-	bool is_counted;    /* on that user's account */
-	uint64_t *sizes;    /* owned: of the specifications of jobs that begin anew */
-	uint64_t all_bytes; /* of those; on their user's account while they are entered */
-	uint64_t id;
-	bool member_alone;
-	struct queue_edit edit; /* its texts are owned */
-	char by[QUEUE_BY_MAX];
-	char **environment; /* owned: of the edit */
-	struct rights rights;
-	bool has_rights;
-	int signo; /* of a cancel, and what follows */
-	bool has_grace, is_stored;
-	uint64_t grace_ns;
-	size_t running, cancelled; /* members that are being cancelled, and were */
-	int result;
-	struct err failure;
-	queue_changed_fn *done; /* NULL: nobody waits */
-	void *context;
-
-	/* What it works on: the jobs as they are to be, and where their arrays stand then. */
-	struct job *jobs;	    /* owned, with their texts */
-	struct store_change *rows;  /* owned */
-	struct store_array *arrays; /* owned: of each job */
-	size_t count, room;
-	char *spec; /* owned: a new one */
-	size_t spec_length;
-};
 
 static void change_clear(struct queue_change *change)
 {
@@ -92,8 +52,7 @@ static struct queue_change *change_free(struct queue_change *change)
 
 static void change_next(struct queue *queue);
 
-/* It is over; `changed` jobs are other ones now. */
-static void change_over(struct queue_change *change, int rc, size_t changed, const struct err *err)
+void queue_change_over(struct queue_change *change, int rc, size_t changed, const struct err *err)
 {
 	struct queue *queue = change->op.queue;
 	queue->changes = change->next;
@@ -215,150 +174,9 @@ static int change_work(struct queue_op *op)
 	return rc;
 }
 
-struct change_again {
-	struct queue_change *change;
-	struct err *err;
-	size_t seen, live, succeeded;
-};
-
-static int change_again_each(const struct job *job, const char *grants, const char *observations,
-			     void *context)
-{
-	struct change_again *again = context;
-	struct queue_change *change = again->change;
-
-	again->seen++;
-	again->live += !job_state_is_final(job->state);
-	again->succeeded += job->state == JOB_SUCCEEDED;
-
-	if (job->state != JOB_FAILED && job->state != JOB_CANCELLED)
-		return 0;
-
-	if (change->count == change->room) {
-		size_t room = change->room ? 2 * change->room : 16;
-		struct job *more = reallocarray(change->jobs, room, sizeof(*more));
-		if (!more)
-			return err_set(again->err, -ENOMEM, "no memory for %zu jobs", room);
-
-		change->jobs = more;
-		change->room = room;
-	}
-
-	int rc = job_copy(job, &change->jobs[change->count]);
-	if (rc < 0)
-		return err_set(again->err, rc, "no memory for a job");
-
-	change->count++;
-	return 0;
-}
-
-static int change_again_find(struct queue_change *change, struct err *err)
-{
-	struct store *store = change->op.queue->store;
-	struct change_again again = {.change = change, .err = err};
-	int rc = change->member_alone
-		     ? 0
-		     : store_list_array(store, change->id, change_again_each, &again, err);
-	if (rc == 0 && again.seen == 0)
-		rc = store_get(store, change->id, change_again_each, &again, err);
-
-	if (rc < 0)
-		return rc;
-
-	if (change->count == 0)
-		return err_set(err, -EINVAL,
-			       again.live > 0 ? "job %" PRIu64 " has not ended"
-					      : "job %" PRIu64 " has succeeded",
-			       change->id);
-
-	const struct job *first = &change->jobs[0];
-	if (first->array_id > 0 && !first->wants.array_apart && change->id != first->array_id)
-		return err_set(err, -EINVAL,
-			       "job %" PRIu64
-			       " belongs to an array that succeeds or fails as a whole: retry "
-			       "job %" PRIu64,
-			       change->id, first->array_id);
-
-	return 0;
-}
-
-/* What it has to see succeed has failed: it could only be cancelled again. */
-static int change_again_check(struct queue_change *change, struct err *err)
-{
-	uint64_t array_id = 0;
-
-	for (size_t i = 0; i < change->count; i++) {
-		const struct job *job = &change->jobs[i];
-		uint64_t failed = 0;
-
-		if (array_id > 0 && job->array_id == array_id)
-			continue; /* all members of an array wait for the same */
-
-		array_id = job->array_id;
-		int rc = queue_depend_check(change->op.queue, job, false, &failed, err);
-		if (rc < 0)
-			return rc;
-
-		if (failed)
-			return err_set(err, -EINVAL,
-				       "job %" PRIu64 " waits for the success of job %" PRIu64
-				       ", which has failed: retry that one first",
-				       job->id, failed);
-	}
-
-	return 0;
-}
-
-/* Which they are, and how large: whether their user may have so much waiting is for the loop. */
-static int change_again_look(struct queue_op *op)
-{
-	struct queue_change *change = (struct queue_change *)op;
-	int rc = change_again_find(change, &op->err);
-	if (rc == 0)
-		rc = change_again_check(change, &op->err);
-	change->sizes = calloc(change->count + 1, sizeof(*change->sizes));
-	if (rc == 0 && !change->sizes)
-		rc = err_set(&op->err, -ENOMEM, "no memory for %zu jobs", change->count);
-
-	for (size_t i = 0; rc == 0 && i < change->count; i++) {
-		rc = store_spec_bytes(op->queue->store, change->jobs[i].id, &change->sizes[i],
-				      &op->err);
-		change->all_bytes += change->sizes[i];
-	}
-
-	return rc;
-}
-
-static int change_again_work(struct queue_op *op)
-{
-	struct queue_change *change = (struct queue_change *)op;
-	struct queue *queue = op->queue;
-	int rc = 0;
-	_cleanup_free_ uint64_t *ids = calloc(change->count + 1, sizeof(*ids));
-	if (!ids)
-		rc = err_set(&op->err, -ENOMEM, "no memory for %zu jobs", change->count);
-
-	for (size_t i = 0; rc == 0 && i < change->count; i++) {
-		ids[i] = change->jobs[i].id;
-		int fd = jobdir_open(queue->state_fd, ids[i], &op->err);
-		if (fd == -ENOENT) /* made when it starts */
-			continue;
-
-		_cleanup_close_ int dir_fd = fd;
-		rc = fd < 0 ? fd : jobdir_withdraw_cancel(dir_fd, &op->err);
-	}
-
-	crash_point("queue.before_reopen");
-	if (rc == 0)
-		rc = store_reopen(queue->store, ids, change->count, &op->err);
-	crash_point("queue.reopened");
-
-	return rc;
-}
-
 /* --- on the loop ----------------------------------------------------------------------------- */
 
-static void change_failed(struct queue *queue, int rc, const char *text)
+void queue_change_failed(struct queue *queue, int rc, const char *text)
 {
 	if (rc == -ENOSPC || rc == -EROFS || rc == -EIO || rc == -EDQUOT)
 		queue_storage_failed(queue, rc, text);
@@ -388,7 +206,7 @@ static void change_apply(struct queue *queue, struct job *now, const struct stor
 static void change_cancel_over(struct queue_change *change)
 {
 	if (change->is_stored && change->running == 0)
-		change_over(change, change->result, change->cancelled, &change->failure);
+		queue_change_over(change, change->result, change->cancelled, &change->failure);
 }
 
 static void change_done(struct queue_op *op, int rc)
@@ -420,7 +238,7 @@ static void change_done(struct queue_op *op, int rc)
 		for (size_t i = 0; i < count; i++)
 			change_apply(queue, &change->jobs[i], &change->arrays[i]);
 	} else {
-		change_failed(queue, rc, op->err.text);
+		queue_change_failed(queue, rc, op->err.text);
 
 		for (size_t i = 0; i < count; i++) {
 			struct queue_job *job = queue_job_find(queue, change->jobs[i].id);
@@ -448,73 +266,7 @@ static void change_done(struct queue_op *op, int rc)
 		return;
 	}
 
-	change_over(change, rc, count, &op->err);
-}
-
-static void change_again_done(struct queue_op *op, int result)
-{
-	struct queue_change *change = (struct queue_change *)op;
-	struct queue *queue = op->queue;
-
-	queue_account_submitted(queue, change->jobs[0].uid, change->count, change->all_bytes);
-	if (result < 0 || queue->closing) {
-		change_failed(queue, result, op->err.text);
-		change_over(change, result < 0 ? result : -ESHUTDOWN, 0, &op->err);
-		return;
-	}
-
-	struct err err = {.code = 0};
-	int rc = queue_reserve(queue, change->count, &err);
-
-	for (size_t i = 0; rc == 0 && i < change->count; i++) {
-		struct queue_job *job = queue_job_new(queue, &err);
-		if (!job) {
-			rc = err.code;
-			break;
-		}
-
-		struct job *now = &change->jobs[i];
-		job->job = *now;
-		*now = (struct job){.id = now->id};
-		job_set_reason(&job->job, JOB_REASON_NONE, NULL, NULL);
-		job->job.state = JOB_PENDING;
-		job->job.has_exit = job->job.launch_failed = false;
-		job->job.signal = job->job.killed_leftovers = job->job.failed_attempts = 0;
-		job->job.started_unix_ns = job->job.ended_unix_ns = 0;
-		job->job.not_before_unix_ns = 0;
-		job->spec_bytes = change->sizes[i];
-		queue_job_add(job);
-	}
-
-	queue_changed(queue);
-	queue_kick(queue);
-	if (rc < 0) /* the store has them: the next start of the agent finds them */
-		(void)err_wrap(&err, "begun anew, and started when the agent starts again");
-	change_over(change, rc, change->count, &err);
-}
-
-/* They count as if they were submitted. */
-static void change_again_looked(struct queue_op *op, int rc)
-{
-	struct queue_change *change = (struct queue_change *)op;
-	struct queue *queue = op->queue;
-
-	if (rc < 0)
-		change_failed(queue, rc, op->err.text);
-	else if (queue->closing)
-		rc = err_set(&op->err, -ESHUTDOWN, "the agent is ending");
-	else
-		rc = queue_account_submit(queue, change->jobs[0].uid, change->count,
-					  change->all_bytes, &op->err);
-
-	if (rc < 0) {
-		change_over(change, rc, 0, &op->err);
-		return;
-	}
-
-	op->work = change_again_work;
-	op->done = change_again_done;
-	queue_op_submit(queue, op);
+	queue_change_over(change, rc, count, &op->err);
 }
 
 /* Why a job cannot be changed now; 0 when it can. */
@@ -719,8 +471,8 @@ static void change_next(struct queue *queue)
 	int rc = 0;
 
 	change->op.queue = queue;
-	change->op.work = change->kind == CHANGE_AGAIN ? change_again_look : change_work;
-	change->op.done = change->kind == CHANGE_AGAIN ? change_again_looked : change_done;
+	change->op.work = change->kind == CHANGE_AGAIN ? queue_again_look : change_work;
+	change->op.done = change->kind == CHANGE_AGAIN ? queue_again_looked : change_done;
 	if (change->kind == CHANGE_EDIT)
 		rc = change_edit_begin(change, &err);
 	else if (change->kind == CHANGE_DOOM)
@@ -739,7 +491,7 @@ static void change_next(struct queue *queue)
 	}
 
 	if (rc < 0 || (change->kind != CHANGE_AGAIN && change->count == 0)) {
-		change_over(change, rc, 0, &err);
+		queue_change_over(change, rc, 0, &err);
 		return;
 	}
 

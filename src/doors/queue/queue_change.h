@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A change of jobs that is asked for or under way. Private to queue_change.c, which has one after
+ * the other, and queue_again.c, which has those that begin final jobs anew.
+ */
+#ifndef SLUICE_DOORS_QUEUE_QUEUE_CHANGE_H
+#define SLUICE_DOORS_QUEUE_QUEUE_CHANGE_H
+
+#include "doors/queue/queue_internal.h"
+#include "doors/queue/store/store_share.h"
+#include "job/rights.h"
+
+enum change_kind {
+	CHANGE_EDIT,   /* what queue_edit() was asked for */
+	CHANGE_DOOM,   /* cancels those that are doomed */
+	CHANGE_AGAIN,  /* queue_retry() */
+	CHANGE_CANCEL, /* queue_cancel_array() */
+};
+
+struct queue_change {
+	struct queue_op op; /* first */
+	struct queue_change *next;
+	enum change_kind kind;
+	uid_t uid;	    /* who asked for it */
+	bool is_counted;    /* on that user's account */
+	uint64_t *sizes;    /* owned: of the specifications of jobs that begin anew */
+	uint64_t all_bytes; /* of those; on their user's account while they are entered */
+	uint64_t id;
+	bool member_alone;
+	struct queue_edit edit; /* its texts are owned */
+	char by[QUEUE_BY_MAX];
+	char **environment; /* owned: of the edit */
+	struct rights rights;
+	bool has_rights;
+	int signo; /* of a cancel, and what follows */
+	bool has_grace, is_stored;
+	uint64_t grace_ns;
+	size_t running, cancelled; /* members that are being cancelled, and were */
+	int result;
+	struct err failure;
+	queue_changed_fn *done; /* NULL: nobody waits */
+	void *context;
+
+	/* What it works on: the jobs as they are to be, and where their arrays stand then. */
+	struct job *jobs;	    /* owned, with their texts */
+	struct store_change *rows;  /* owned */
+	struct store_array *arrays; /* owned: of each job */
+	size_t count, room;
+	char *spec; /* owned: a new one */
+	size_t spec_length;
+};
+
+/* It is over; `changed` jobs are other ones now. Frees it, and begins the next. */
+void queue_change_over(struct queue_change *change, int rc, size_t changed, const struct err *err);
+/* What the store has answered: a full disk makes the queue pause. */
+void queue_change_failed(struct queue *queue, int rc, const char *text);
+
+/* Of CHANGE_AGAIN. On the storage thread: which jobs they are, and how large. */
+int queue_again_look(struct queue_op *op);
+/* Back on the loop: whether their user may have so much waiting, and then the rest of it. */
+void queue_again_looked(struct queue_op *op, int rc);
+
+#endif
