@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/loop.h"
+#include "job/wants.h"
 #include "perf/footprint_pod.h"
 #include "perf/footprint_process.h"
 #include "perf/footprint_web.h"
@@ -267,16 +268,15 @@ static pid_t bench_supervisor(struct bench *bench, uint64_t job)
 
 /* What there are of jobs whose supervisors have more to do than to wait. */
 static const struct bench_kind {
-	const char *name, *script, *wants;
+	const char *name, *script;
 	bool pty, has_copy;
+	uint32_t ranks;
 } bench_kinds[] = {
     {.name = "plain", .script = "sleep 1000"},
     {.name = "terminal", .script = "yes | head -c 1000000; sleep 1000", .pty = true},
     {.name = "capped", .script = "yes | head -c 50000000; sleep 1000"},
     {.name = "copied", .script = "yes | head -c 50000000; sleep 1000", .has_copy = true},
-    {.name = "workers",
-     .script = "yes | head -c 1000000; sleep 1000",
-     .wants = "launcher=4\nworkers=8\nworker_slots=1\n"},
+    {.name = "workers", .script = "yes | head -c 1000000; sleep 1000", .ranks = 8},
 };
 
 /* One job of each kind after the other; the largest of their supervisors counts. */
@@ -295,8 +295,12 @@ static void bench_supervisors(struct bench *bench, struct gate_report *report)
 		rig_request(&request, argv, 0);
 		request.spec.pty = kind->pty;
 
-		if (kind->wants)
-			request.spec.wants = (char *)(uintptr_t)kind->wants;
+		Sluice__V1__Wants wants = SLUICE__V1__WANTS__INIT;
+		wants.launcher = WANTS_LAUNCHER_RANKS;
+		wants.workers = kind->ranks;
+		wants.worker_slots = 1;
+		if (kind->ranks)
+			request.spec.wants = &wants;
 		if (kind->has_copy)
 			request.spec.output =
 			    (ProtobufCBinaryData){.data = (uint8_t *)copy, .len = strlen(copy)};

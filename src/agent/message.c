@@ -14,6 +14,7 @@
 #include "job/job.h"
 #include "doors/queue/queue.h"
 #include "doors/queue/schedule/schedule.h"
+#include "job/schema.h"
 #include "job/spec.h"
 #include "hardware/gpu.h"
 #include "hardware/snapshot.h"
@@ -255,6 +256,21 @@ int message_add_command(const struct spec *spec, struct arena *arena, Sluice__V1
 	return out->directory.data && out->image ? 0 : message_no_memory(err);
 }
 
+/* NULL: no memory. */
+static Sluice__V1__Wants *message_wants(const struct wants *wants, struct arena *arena)
+{
+	Sluice__V1__Wants *out = arena_alloc(arena, sizeof(*out));
+	if (!out)
+		return NULL;
+
+	schema_from_wants(wants, out);
+	out->after = message_text(arena, out->after);
+	out->prefer = message_text(arena, out->prefer);
+	out->gpu_type = message_text(arena, out->gpu_type);
+	out->project = message_text(arena, out->project);
+	return out->after && out->prefer && out->gpu_type && out->project ? out : NULL;
+}
+
 int message_from_job(const struct message_view *view, const struct job *job, const char *user,
 		     const struct queue_attempt *attempt, struct arena *arena, Sluice__V1__Job *out,
 		     struct err *err)
@@ -291,13 +307,9 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 		job_why(job, why);
 	out->reason_text = message_text(arena, owns ? why : job->reason_text);
 
-	struct buf wants _cleanup_buf_;
-
-	buf_init(&wants, WANTS_TEXT_MAX);
-	out->wants = !owns || wants_format(&job->wants, &wants) == 0
-			 ? message_text(arena, buf_text(&wants))
-			 : NULL;
-	if (!out->name || !out->user || !out->reason || !out->reason_text || !out->wants)
+	if (owns)
+		out->wants = message_wants(&job->wants, arena);
+	if (!out->name || !out->user || !out->reason || !out->reason_text || (owns && !out->wants))
 		return message_no_memory(err);
 
 	if (job->attempt > 0) {
@@ -310,31 +322,6 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 }
 
 /* --- what to run ----------------------------------------------------------------------------- */
-
-static int message_strings(const ProtobufCBinaryData *from, size_t count, const char *what,
-			   char ***out, size_t *out_count, struct err *err)
-{
-	if (count > SPEC_STRINGS_MAX)
-		return err_set(err, -E2BIG, "%zu %ss are too many: at most %d are possible", count,
-			       what, SPEC_STRINGS_MAX);
-
-	*out = calloc(count + 1, sizeof(**out));
-	if (!*out)
-		return message_no_memory(err);
-
-	for (size_t i = 0; i < count; i++) {
-		if (from[i].len > 0 && memchr(from[i].data, '\0', from[i].len))
-			return err_set(err, -EINVAL, "%s %zu has a NUL byte in it", what, i);
-
-		(*out)[i] = strndup(from[i].len > 0 ? (const char *)from[i].data : "", from[i].len);
-		if (!(*out)[i])
-			return message_no_memory(err);
-
-		(*out_count)++;
-	}
-
-	return 0;
-}
 
 static int message_caller_groups(const struct message_caller *caller, struct spec *out,
 				 struct err *err)
@@ -357,166 +344,35 @@ static int message_caller_groups(const struct message_caller *caller, struct spe
 }
 
 /* What the caller has, as far as the message does not lower it. */
-static int message_limits(const Sluice__V1__JobSpec *message, const struct message_caller *caller,
-			  struct spec *out, struct err *err)
+static int message_limits(const struct message_caller *caller, struct spec *out, struct err *err)
 {
 	struct spec_limit wanted[SPEC_LIMITS_MAX];
+	size_t count = out->limit_count;
 
-	if (message->n_limits > SPEC_LIMITS_MAX)
-		return err_set(err, -E2BIG, "%zu resource limits are too many: there are %d",
-			       message->n_limits, SPEC_LIMITS_MAX);
-
-	for (size_t i = 0; i < message->n_limits; i++) {
-		const Sluice__V1__Limit *limit = message->limits[i];
-		wanted[i] = (struct spec_limit){
-		    .resource = limit->resource, .soft = limit->soft, .hard = limit->hard};
-	}
-
+	memcpy(wanted, out->limits, sizeof(wanted));
 	memcpy(out->limits, caller->limits, sizeof(out->limits));
 	out->limit_count = SPEC_LIMITS_MAX;
-	return peer_limits_lower(out->limits, wanted, message->n_limits, err);
-}
-
-static int message_copy_text(const char *what, const void *from, size_t length, char *out,
-			     size_t size, struct err *err)
-{
-	if (length >= size)
-		return err_set(err, -E2BIG, "the %s is longer than %zu bytes", what, size - 1);
-	if (length > 0 && memchr(from, '\0', length))
-		return err_set(err, -EINVAL, "the %s has a NUL byte in it", what);
-	if (length > 0)
-		memcpy(out, from, length);
-	out[length] = '\0';
-
-	return 0;
-}
-
-static int message_fill_image(const Sluice__V1__JobSpec *message, struct spec *out, struct err *err)
-{
-	int rc = message_copy_text("image's name", message->image, strlen(message->image),
-				   out->image, sizeof(out->image), err);
-	if (rc == 0)
-		rc = message_copy_text("container's directory", message->workdir,
-				       strlen(message->workdir), out->workdir, sizeof(out->workdir),
-				       err);
-
-	if (rc == 0 && message->pull[0] && spec_pull_from_string(message->pull, &out->pull) < 0)
-		return err_set(err, -EINVAL, "'%.40s' is no way to pull an image", message->pull);
-	if (rc == 0)
-		rc = message_strings(message->volumes, message->n_volumes, "volume", &out->volumes,
-				     &out->volume_count, err);
-	if (rc == 0)
-		rc = message_strings(message->image_environment, message->n_image_environment,
-				     "variable", &out->image_environment,
-				     &out->image_environment_count, err);
-
-	if (rc == 0)
-		rc = message_strings(message->tmpfs, message->n_tmpfs, "directory in memory",
-				     &out->tmpfs, &out->tmpfs_count, err);
-	if (rc == 0)
-		rc = message_copy_text("container's user", message->run_as, strlen(message->run_as),
-				       out->run_as, sizeof(out->run_as), err);
-
-	if (rc == 0)
-		rc = message_copy_text("image's name of the workers", message->worker_image,
-				       strlen(message->worker_image), out->worker_image,
-				       sizeof(out->worker_image), err);
-
-	if (rc == 0)
-		rc = message_strings(message->worker_environment, message->n_worker_environment,
-				     "variable of the workers", &out->worker_environment,
-				     &out->worker_environment_count, err);
-
-	if (rc == 0 && message->runtime[0] &&
-	    spec_runtime_from_string(message->runtime, &out->runtime) < 0)
-		return err_set(err, -EINVAL, "'%.40s' is no runtime of containers that is known",
-			       message->runtime);
-
-	out->entrypoint = message->entrypoint;
-	out->privileged = message->privileged;
-	out->selinux_off = message->selinux_off;
-
-	return rc;
-}
-
-static int message_fill_wants(const Sluice__V1__JobSpec *message, struct spec *out, struct err *err)
-{
-	int rc = wants_parse(message->wants, strlen(message->wants), &out->wants, err);
-	if (rc == 0)
-		rc = message_copy_text("command for the end", message->on_end.data,
-				       message->on_end.len, out->on_end, sizeof(out->on_end), err);
-
-	if (rc == 0)
-		rc = message_copy_text("file for output", message->output.data, message->output.len,
-				       out->output, sizeof(out->output), err);
-
-	if (rc == 0)
-		rc = message_copy_text("port", message->port, strlen(message->port), out->port,
-				       sizeof(out->port), err);
-
-	out->wants.time_ns = message->deadline_ns;
-	out->pty = message->pty;
-	out->memlock = message->memlock;
-
-	return rc;
-}
-
-static int message_fill_spec(const Sluice__V1__JobSpec *message,
-			     const struct message_caller *caller, struct spec *out, struct err *err)
-{
-	if (message->umask > 0777)
-		return err_set(err, -EINVAL, "the umask 0%o is none", message->umask);
-
-	out->umask = (mode_t)message->umask;
-	out->gpus = message->gpus;
-	out->share_numerator = message->share_numerator;
-	out->share_denominator = message->share_denominator;
-	out->grace_ns = message->grace_ns;
-	out->deadline_ns = message->deadline_ns;
-	out->ignore_outsiders = message->ignore_outsiders;
-	out->gpus_if_any = message->gpus_if_any;
-
-	int rc = message_caller_groups(caller, out, err);
-	if (rc == 0)
-		rc = message_copy_text("name", message->name, strlen(message->name), out->name,
-				       sizeof(out->name), err);
-	if (rc == 0)
-		rc = message_copy_text("list of GPUs", message->gpu_ids, strlen(message->gpu_ids),
-				       out->ids, sizeof(out->ids), err);
-
-	if (rc == 0)
-		rc = message_copy_text("list of resources", message->resources,
-				       strlen(message->resources), out->resources,
-				       sizeof(out->resources), err);
-
-	if (rc == 0)
-		rc = message_copy_text("directory's name", message->directory.data,
-				       message->directory.len, out->directory,
-				       sizeof(out->directory), err);
-
-	if (rc == 0)
-		rc = message_strings(message->argv, message->n_argv, "argument", &out->argv,
-				     &out->argc, err);
-	if (rc == 0)
-		rc = message_strings(message->environment, message->n_environment, "variable",
-				     &out->environment, &out->environment_count, err);
-	if (rc == 0)
-		rc = message_fill_image(message, out, err);
-	if (rc == 0)
-		rc = message_fill_wants(message, out, err);
-
-	return rc < 0 ? rc : message_limits(message, caller, out, err);
+	return peer_limits_lower(out->limits, wanted, count, err);
 }
 
 int message_to_spec(const Sluice__V1__JobSpec *message, const struct message_caller *caller,
 		    struct spec *out, struct err *err)
 {
 	spec_init(out);
-	int rc = message_fill_spec(message, caller, out, err);
-	if (rc < 0) {
+	if (message->owner)
+		return err_set(err, -EINVAL,
+			       "a job's owner is who submits it: the request must not name one");
+
+	int rc = schema_to_spec(message, out, err);
+	if (rc < 0)
+		return rc;
+
+	out->wants.time_ns = out->deadline_ns;
+	rc = message_caller_groups(caller, out, err);
+	if (rc == 0)
+		rc = message_limits(caller, out, err);
+	if (rc < 0)
 		spec_done(out);
-		spec_init(out);
-	}
 	return rc;
 }
 

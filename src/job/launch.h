@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the agent tells a supervisor about one attempt: the job's spec and what was assigned to it.
- * Handed over as a sealed memfd, so that the agent may die the moment after. Pure.
- *
- * The form: "sluice-launch 1", entries as in spec.h, and as its last one "spec=" with the
- * length, followed by the bytes of the spec. What only a job with an image needs is written for
- * such a job alone.
+ * Handed over as a sealed memfd, a Launch of proto/job.proto, so that the agent may die the moment
+ * after. Pure.
  */
 #ifndef SLUICE_JOB_LAUNCH_H
 #define SLUICE_JOB_LAUNCH_H
@@ -123,8 +120,8 @@ void launch_cgroup_name(uint64_t id, const char *instance, char out[LAUNCH_CGROU
 /* -E2BIG, -ENOMEM. */
 int launch_format(const struct launch *launch, char **out_bytes, size_t *out_length,
 		  struct err *err);
-/* `out` is initialised here; each grant has at least one slot, all below slot_count. -EINVAL with
- * the entry's number, -ENOMEM. Pure; takes anything. */
+/* `out` is initialised here; each grant has at least one slot, all below slot_count. -EINVAL names
+ * what is wrong, -ENOMEM. Pure; takes anything. */
 int launch_parse(const char *bytes, size_t length, struct launch *out, struct err *err);
 
 #endif

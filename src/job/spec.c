@@ -8,152 +8,15 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/buf.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "base/parse.h"
-#include "job/entries.h"
-
-#define SPEC_MAGIC "sluice-spec 1"
-
-enum { SPEC_LIST_FIRST = 8 };
-
-/* What there is once, in the order in which it is written. */
-enum spec_kind { SPEC_TEXT, SPEC_U32, SPEC_U64, SPEC_BOOL };
-
-struct spec_field {
-	const char *name;
-	enum spec_kind kind;
-	size_t offset, size; /* size: of a text */
-	uint64_t max;
-	bool is_optional; /* written only where it is not zero or "" */
-};
-
-#define SPEC_FIELD(name_, kind_, max_)                                                             \
-	{                                                                                          \
-#name_, kind_, offsetof(struct spec, name_), sizeof(((struct spec *)NULL)->name_), \
-		    max_, false                                                                    \
-	}
-/* Written only where there is such a thing: the form of other jobs stays what it was. */
-#define SPEC_OPTIONAL(name_, kind_, max_)                                                          \
-	{                                                                                          \
-#name_, kind_, offsetof(struct spec, name_), sizeof(((struct spec *)NULL)->name_), \
-		    max_, true                                                                     \
-	}
-
-_Static_assert(sizeof(uid_t) == 4 && sizeof(gid_t) == 4 && sizeof(mode_t) == 4,
-	       "read and written as uint32_t");
-
-static const struct spec_field spec_fields[] = {
-    SPEC_FIELD(name, SPEC_TEXT, 0),
-    SPEC_FIELD(uid, SPEC_U32, UINT32_MAX - 1),
-    SPEC_FIELD(gid, SPEC_U32, UINT32_MAX - 1),
-    SPEC_FIELD(directory, SPEC_TEXT, 0),
-    SPEC_FIELD(umask, SPEC_U32, 0777),
-    SPEC_FIELD(gpus, SPEC_U32, UINT32_MAX),
-    SPEC_FIELD(ids, SPEC_TEXT, 0),
-    SPEC_FIELD(share_numerator, SPEC_U32, UINT32_MAX),
-    SPEC_FIELD(share_denominator, SPEC_U32, UINT32_MAX),
-    SPEC_FIELD(gpus_if_any, SPEC_BOOL, 1),
-    SPEC_FIELD(ignore_outsiders, SPEC_BOOL, 1),
-    SPEC_FIELD(grace_ns, SPEC_U64, UINT64_MAX),
-    SPEC_FIELD(deadline_ns, SPEC_U64, UINT64_MAX),
-    SPEC_OPTIONAL(resources, SPEC_TEXT, 0),
-    SPEC_OPTIONAL(on_end, SPEC_TEXT, 0),
-    SPEC_OPTIONAL(output, SPEC_TEXT, 0),
-    SPEC_OPTIONAL(port, SPEC_TEXT, 0),
-    SPEC_OPTIONAL(pty, SPEC_BOOL, 1),
-    SPEC_OPTIONAL(memlock, SPEC_BOOL, 1),
-    SPEC_OPTIONAL(image, SPEC_TEXT, 0),
-    SPEC_OPTIONAL(workdir, SPEC_TEXT, 0),
-    SPEC_OPTIONAL(pull, SPEC_U32, SPEC_PULL_COUNT - 1),
-    SPEC_OPTIONAL(entrypoint, SPEC_U32, SPEC_STRINGS_MAX),
-    SPEC_OPTIONAL(run_as, SPEC_TEXT, 0),
-    SPEC_OPTIONAL(runtime, SPEC_U32, SPEC_RUNTIME_COUNT - 1),
-    SPEC_OPTIONAL(privileged, SPEC_BOOL, 1),
-    SPEC_OPTIONAL(selinux_off, SPEC_BOOL, 1),
-    SPEC_OPTIONAL(worker_image, SPEC_TEXT, 0),
-};
-
-_Static_assert(array_length(spec_fields) < 32, "spec_read_entry() has a bit for each, and one");
-
-enum { SPEC_SEEN_WANTS = 31 };
-
-/* Lists of texts, in the order in which they are written. */
-struct spec_list {
-	const char *name;
-	size_t list, count; /* offsets */
-};
-
-static const struct spec_list spec_lists[] = {
-    {"arg", offsetof(struct spec, argv), offsetof(struct spec, argc)},
-    {"env", offsetof(struct spec, environment), offsetof(struct spec, environment_count)},
-    {"volume", offsetof(struct spec, volumes), offsetof(struct spec, volume_count)},
-    {"image_env", offsetof(struct spec, image_environment),
-     offsetof(struct spec, image_environment_count)},
-    {"tmpfs", offsetof(struct spec, tmpfs), offsetof(struct spec, tmpfs_count)},
-    {"worker_env", offsetof(struct spec, worker_environment),
-     offsetof(struct spec, worker_environment_count)},
-};
-
-static char ***spec_list_at(const struct spec *spec, const struct spec_list *list)
-{
-	return (char ***)((char *)spec + list->list);
-}
-
-static size_t *spec_list_count(const struct spec *spec, const struct spec_list *list)
-{
-	return (size_t *)((char *)spec + list->count);
-}
-
-static const char *const spec_pulls[SPEC_PULL_COUNT] = {
-    [SPEC_PULL_MISSING] = "missing", [SPEC_PULL_NEVER] = "never", [SPEC_PULL_ALWAYS] = "always"};
-
-static const char *const spec_runtimes[SPEC_RUNTIME_COUNT] = {
-    [SPEC_RUNTIME_ANY] = "any", [SPEC_RUNTIME_PODMAN] = "podman", [SPEC_RUNTIME_DOCKER] = "docker"};
-
-const char *spec_runtime_to_string(uint32_t runtime)
-{
-	return runtime < SPEC_RUNTIME_COUNT ? spec_runtimes[runtime] : NULL;
-}
-
-int spec_runtime_from_string(const char *text, uint32_t *out)
-{
-	for (uint32_t i = 0; i < SPEC_RUNTIME_COUNT; i++) {
-		if (strcmp(text, spec_runtimes[i]) == 0) {
-			*out = i;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
-const char *spec_pull_to_string(uint32_t pull)
-{
-	return pull < SPEC_PULL_COUNT ? spec_pulls[pull] : NULL;
-}
-
-int spec_pull_from_string(const char *text, uint32_t *out)
-{
-	for (uint32_t i = 0; i < SPEC_PULL_COUNT; i++) {
-		if (strcmp(text, spec_pulls[i]) == 0) {
-			*out = i;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
+#include "base/text.h"
+#include "job/schema.h"
 
 void spec_init(struct spec *spec)
 {
 	*spec = (struct spec){0};
-}
-
-static void spec_free_list(char **list)
-{
-	for (char **at = list; at && *at; at++)
-		free(*at);
-	free(list);
 }
 
 void spec_done(struct spec *spec)
@@ -161,40 +24,19 @@ void spec_done(struct spec *spec)
 	if (!spec)
 		return;
 	free(spec->groups);
-	for (size_t i = 0; i < array_length(spec_lists); i++)
-		spec_free_list(*spec_list_at(spec, &spec_lists[i]));
+	form_done(schema_spec, schema_spec_count, spec);
 	wants_done(&spec->wants);
 	spec_init(spec);
 }
 
 /* --- adding ----------------------------------------------------------------------------------- */
 
-/* A list has room for a power of two of pointers, the NULL at its end among them. */
 static int spec_list_add(char ***list, size_t *count, const char *text, struct err *err)
 {
-	if (*count >= SPEC_STRINGS_MAX)
-		return err_set(err, -E2BIG, "more than %d arguments or variables",
-			       SPEC_STRINGS_MAX);
-
-	size_t filled = *count + 1;
-	bool is_full = filled >= SPEC_LIST_FIRST && (filled & (filled - 1)) == 0;
-	if (!*list || is_full) {
-		size_t room = *list ? 2 * filled : SPEC_LIST_FIRST;
-		char **more = reallocarray(*list, room, sizeof(*more));
-		if (!more)
-			return err_set(err, -ENOMEM, "no memory for a job's specification");
-
-		*list = more;
-		more[*count] = NULL;
-	}
-
-	char *copy = strdup(text);
-	if (!copy)
-		return err_set(err, -ENOMEM, "no memory for a job's specification");
-
-	(*list)[(*count)++] = copy;
-	(*list)[*count] = NULL;
-	return 0;
+	int rc = form_list_add(list, count, SPEC_STRINGS_MAX, text);
+	if (rc == -E2BIG)
+		return err_set(err, rc, "more than %d arguments or variables", SPEC_STRINGS_MAX);
+	return rc < 0 ? err_set(err, rc, "no memory for a job's specification") : 0;
 }
 
 int spec_add_argument(struct spec *spec, const char *text, struct err *err)
@@ -224,11 +66,6 @@ int spec_add_tmpfs(struct spec *spec, const char *text, struct err *err)
 	if (spec->tmpfs_count >= SPEC_TMPFS_MAX)
 		return err_set(err, -E2BIG, "more than %d directories in memory", SPEC_TMPFS_MAX);
 	return spec_list_add(&spec->tmpfs, &spec->tmpfs_count, text, err);
-}
-
-int spec_add_worker_variable(struct spec *spec, const char *text, struct err *err)
-{
-	return spec_list_add(&spec->worker_environment, &spec->worker_environment_count, text, err);
 }
 
 int spec_add_group(struct spec *spec, gid_t group, struct err *err)
@@ -539,201 +376,19 @@ int spec_check(const struct spec *spec, struct err *err)
 	return 0;
 }
 
-/* --- writing ---------------------------------------------------------------------------------- */
-
-static uint64_t spec_field_number(const struct spec *spec, const struct spec_field *field)
-{
-	const char *at = (const char *)spec + field->offset;
-	if (field->kind == SPEC_BOOL)
-		return *(const bool *)at;
-	return field->kind == SPEC_U32 ? *(const uint32_t *)at : *(const uint64_t *)at;
-}
-
-static int spec_add_fields(struct buf *out, const struct spec *spec)
-{
-	int rc = entries_add_magic(out, SPEC_MAGIC);
-
-	for (size_t i = 0; rc == 0 && i < array_length(spec_fields); i++) {
-		const struct spec_field *field = &spec_fields[i];
-		const char *text = (const char *)spec + field->offset;
-		bool is_zero = field->kind == SPEC_TEXT ? text[0] == '\0'
-							: spec_field_number(spec, field) == 0;
-		if (field->is_optional && is_zero)
-			continue;
-
-		if (field->kind == SPEC_TEXT)
-			rc = entries_add(out, field->name, text);
-		else
-			rc = entries_add_u64(out, field->name, spec_field_number(spec, field));
-	}
-
-	struct buf wants _cleanup_buf_;
-
-	buf_init(&wants, WANTS_TEXT_MAX);
-	if (rc == 0)
-		rc = wants_format(&spec->wants, &wants);
-	if (rc == 0 && wants.length > 0)
-		rc = entries_add(out, "wants", buf_text(&wants));
-
-	return rc;
-}
-
-static int spec_add_lists(struct buf *out, const struct spec *spec)
-{
-	int rc = 0;
-	for (size_t i = 0; rc == 0 && i < spec->group_count; i++)
-		rc = entries_add_u64(out, "group", spec->groups[i]);
-
-	for (size_t i = 0; rc == 0 && i < spec->limit_count; i++) {
-		const struct spec_limit *limit = &spec->limits[i];
-		char text[64];
-		(void)snprintf(text, sizeof(text), "%" PRIu32 ":%" PRIu64 ":%" PRIu64,
-			       limit->resource, limit->soft, limit->hard); /* 52 at most */
-		rc = entries_add(out, "limit", text);
-	}
-
-	for (size_t i = 0; rc == 0 && i < array_length(spec_lists); i++) {
-		char **at = *spec_list_at(spec, &spec_lists[i]);
-		size_t count = *spec_list_count(spec, &spec_lists[i]);
-		for (size_t j = 0; rc == 0 && j < count; j++)
-			rc = entries_add(out, spec_lists[i].name, at[j]);
-	}
-
-	return rc;
-}
+/* --- as bytes --------------------------------------------------------------------------------- */
 
 int spec_format(const struct spec *spec, char **out_bytes, size_t *out_length, struct err *err)
 {
-	struct buf text _cleanup_buf_;
-
-	buf_init(&text, SPEC_BYTES_MAX);
-	int rc = spec_add_fields(&text, spec);
+	struct schema_spec_message message;
+	int rc = schema_from_spec(spec, &message);
 	if (rc == 0)
-		rc = spec_add_lists(&text, spec);
-	if (rc == -ENOSPC)
-		return err_set(err, -E2BIG, "the job is larger than %d bytes", SPEC_BYTES_MAX);
+		rc = form_pack(&message.spec.base, SPEC_BYTES_MAX, out_bytes, out_length);
+	schema_spec_message_done(&message);
 
-	size_t length = text.length;
-	char *bytes = rc == 0 ? buf_take(&text) : NULL;
-	if (!bytes)
-		return err_set(err, -ENOMEM, "no memory for a job's specification");
-
-	*out_bytes = bytes;
-	*out_length = length;
-	return 0;
-}
-
-/* --- reading ---------------------------------------------------------------------------------- */
-
-static int spec_read_field(struct spec *spec, const struct spec_field *field,
-			   const struct entry *entry)
-{
-	char *at = (char *)spec + field->offset;
-
-	if (field->kind == SPEC_TEXT)
-		return entry_copy(entry, at, field->size);
-
-	uint64_t number;
-	int rc = entry_u64(entry, 0, field->max, &number);
-	if (rc < 0)
-		return rc;
-
-	if (field->kind == SPEC_BOOL)
-		*(bool *)at = number;
-	else if (field->kind == SPEC_U32)
-		*(uint32_t *)at = (uint32_t)number;
-	else
-		*(uint64_t *)at = number;
-
-	return 0;
-}
-
-static int spec_read_limit(struct spec *spec, const struct entry *entry)
-{
-	if (spec->limit_count >= SPEC_LIMITS_MAX)
-		return -E2BIG;
-
-	uint64_t parts[3];
-	const char *at = entry->value;
-
-	for (size_t i = 0; i < array_length(parts); i++) {
-		size_t length = strcspn(at, ":");
-		uint64_t max = i == 0 ? SPEC_LIMITS_MAX - 1 : UINT64_MAX;
-		int rc = parse_u64_span(at, length, 0, max, &parts[i]);
-		if (rc < 0)
-			return rc;
-
-		at += length;
-		if (*at != (i < 2 ? ':' : '\0'))
-			return -EINVAL;
-
-		at += *at == ':';
-	}
-
-	spec->limits[spec->limit_count++] =
-	    (struct spec_limit){.resource = (uint32_t)parts[0], .soft = parts[1], .hard = parts[2]};
-	return 0;
-}
-
-/* `seen`: a bit for each of spec_fields. */
-static int spec_read_entry(struct spec *spec, const struct entry *entry, uint32_t *seen)
-{
-	for (size_t i = 0; i < array_length(spec_lists); i++) {
-		const struct spec_list *list = &spec_lists[i];
-		if (entry_is(entry, list->name))
-			return spec_list_add(spec_list_at(spec, list), spec_list_count(spec, list),
-					     entry->value, NULL);
-	}
-
-	if (entry_is(entry, "wants")) {
-		if (*seen & (UINT32_C(1) << SPEC_SEEN_WANTS))
-			return -EEXIST;
-		*seen |= UINT32_C(1) << SPEC_SEEN_WANTS;
-		return wants_parse(entry->value, entry->value_length, &spec->wants, NULL);
-	}
-
-	if (entry_is(entry, "limit"))
-		return spec_read_limit(spec, entry);
-
-	if (entry_is(entry, "group")) {
-		uint64_t group;
-		int rc = entry_u64(entry, 0, UINT32_MAX - 1, &group);
-		return rc < 0 ? rc : spec_add_group(spec, (gid_t)group, NULL);
-	}
-
-	for (size_t i = 0; i < array_length(spec_fields); i++) {
-		if (!entry_is(entry, spec_fields[i].name))
-			continue;
-		if (*seen & (UINT32_C(1) << i))
-			return -EEXIST;
-
-		*seen |= UINT32_C(1) << i;
-		return spec_read_field(spec, &spec_fields[i], entry);
-	}
-
-	return -EINVAL;
-}
-
-static int spec_read(struct entries *entries, struct spec *spec, struct err *err)
-{
-	uint32_t seen = 0;
-	struct entry entry;
-	int more;
-
-	while ((more = entries_next(entries, &entry, err)) > 0) {
-		int rc = spec_read_entry(spec, &entry, &seen);
-		if (rc == -ENOMEM)
-			return err_set(err, -ENOMEM, "no memory for a job's specification");
-		if (rc < 0)
-			return entries_error(
-			    entries, -EINVAL,
-			    rc == -EEXIST ? "it is there twice" : "it cannot be meant", err);
-	}
-
-	if (more < 0)
-		return more;
-
-	return spec_check(spec, err) < 0 ? -EINVAL : 0;
+	if (rc == -E2BIG)
+		return err_set(err, rc, "the job is larger than %d bytes", SPEC_BYTES_MAX);
+	return rc < 0 ? err_set(err, rc, "no memory for a job's specification") : 0;
 }
 
 int spec_parse(const char *bytes, size_t length, struct spec *out, struct err *err)
@@ -743,14 +398,17 @@ int spec_parse(const char *bytes, size_t length, struct spec *out, struct err *e
 		return err_set(err, -EINVAL, "a specification of %zu bytes: %d are allowed", length,
 			       SPEC_BYTES_MAX);
 
-	struct entries entries;
-	int rc = entries_init(&entries, bytes, length, SPEC_MAGIC, err);
-	if (rc == 0)
-		rc = spec_read(&entries, out, err);
-	if (rc < 0)
-		spec_done(out);
+	Sluice__V1__JobSpec *message =
+	    sluice__v1__job_spec__unpack(NULL, length, (const uint8_t *)bytes);
+	if (!message)
+		return err_set(err, -EINVAL, "these bytes are no specification of a job");
 
-	return rc;
+	int rc = schema_to_owned_spec(message, out, err);
+	sluice__v1__job_spec__free_unpacked(message, NULL);
+
+	if (rc == 0 && (rc = spec_check(out, err)) < 0)
+		spec_done(out);
+	return rc == -E2BIG ? -EINVAL : rc;
 }
 
 /* --- comparing -------------------------------------------------------------------------------- */
@@ -784,62 +442,57 @@ static const char *const spec_of_call[] = {
 static bool spec_is_of_call(const char *variable)
 {
 	for (size_t i = 0; i < array_length(spec_of_call); i++)
-		if (strncmp(variable, spec_of_call[i], strlen(spec_of_call[i])) == 0)
+		if (text_starts_with(variable, spec_of_call[i]))
 			return true;
 	return false;
 }
 
-static size_t spec_skip(char *const *list, size_t count, size_t at, bool is_environment)
+static size_t spec_skip(char *const *list, size_t count, size_t at)
 {
-	while (is_environment && at < count && spec_is_of_call(list[at]))
+	while (at < count && spec_is_of_call(list[at]))
 		at++;
 	return at;
 }
 
-static bool spec_lists_are_equal(const struct spec *a, const struct spec *b,
-				 const struct spec_list *list)
+/* As form_field_is_equal(), of lists of variables of the submitter's process. */
+static bool spec_environments_are_equal(const struct spec *a, const struct spec *b)
 {
-	char *const *left = *spec_list_at(a, list), *const *right = *spec_list_at(b, list);
-	size_t left_count = *spec_list_count(a, list), right_count = *spec_list_count(b, list);
-	bool is_environment = list->list == offsetof(struct spec, environment);
-
 	for (size_t i = 0, j = 0;; i++, j++) {
-		i = spec_skip(left, left_count, i, is_environment);
-		j = spec_skip(right, right_count, j, is_environment);
-		if (i >= left_count || j >= right_count)
-			return i >= left_count && j >= right_count;
-		if (strcmp(left[i], right[j]) != 0)
+		i = spec_skip(a->environment, a->environment_count, i);
+		j = spec_skip(b->environment, b->environment_count, j);
+		if (i >= a->environment_count || j >= b->environment_count)
+			return i >= a->environment_count && j >= b->environment_count;
+		if (strcmp(a->environment[i], b->environment[j]) != 0)
 			return false;
 	}
 }
 
+static bool spec_owners_are_equal(const struct spec *a, const struct spec *b)
+{
+	bool is_equal = a->uid == b->uid && a->gid == b->gid && a->group_count == b->group_count;
+	for (size_t i = 0; is_equal && i < a->group_count; i++)
+		is_equal = a->groups[i] == b->groups[i];
+	return is_equal;
+}
+
 bool spec_is_equal(const struct spec *a, const struct spec *b)
 {
-	for (size_t i = 0; i < array_length(spec_fields); i++) {
-		const struct spec_field *field = &spec_fields[i];
-		bool is_equal = field->kind == SPEC_TEXT
-				    ? strcmp((const char *)a + field->offset,
-					     (const char *)b + field->offset) == 0
-				    : spec_field_number(a, field) == spec_field_number(b, field);
+	for (size_t i = 0; i < schema_spec_count; i++) {
+		const struct form_field *field = &schema_spec[i];
+		bool is_equal = field->at == offsetof(struct spec, environment)
+				    ? spec_environments_are_equal(a, b)
+				    : form_field_is_equal(field, a, b);
 		if (!is_equal)
 			return false;
 	}
 
-	if (a->group_count != b->group_count || a->limit_count != b->limit_count)
+	if (!spec_owners_are_equal(a, b) || a->limit_count != b->limit_count)
 		return false;
-
-	for (size_t i = 0; i < a->group_count; i++)
-		if (a->groups[i] != b->groups[i])
-			return false;
 
 	for (size_t i = 0; i < a->limit_count; i++)
 		if (a->limits[i].resource != b->limits[i].resource ||
 		    a->limits[i].soft != b->limits[i].soft ||
 		    a->limits[i].hard != b->limits[i].hard)
-			return false;
-
-	for (size_t i = 0; i < array_length(spec_lists); i++)
-		if (!spec_lists_are_equal(a, b, &spec_lists[i]))
 			return false;
 
 	return wants_are_equal(&a->wants, &b->wants);

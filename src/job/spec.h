@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What to run, and as whom: the immutable part of a job, and its form as bytes, in which it lies in
- * the store and reaches the supervisor. Pure. Knows nothing of where or when the job runs.
- *
- * The form is a list of NUL-terminated "name=value" entries after the line "sluice-spec 1"; names
- * may repeat where the struct has an array. Values hold any byte but NUL.
+ * What to run, and as whom: the immutable part of a job. As bytes it is a JobSpec of
+ * proto/job.proto, in which it lies in the store and reaches the supervisor. Pure. Knows nothing of
+ * where or when the job runs.
  */
 #ifndef SLUICE_JOB_SPEC_H
 #define SLUICE_JOB_SPEC_H
@@ -123,7 +121,6 @@ int spec_add_group(struct spec *spec, gid_t group, struct err *err);
 int spec_add_volume(struct spec *spec, const char *text, struct err *err);
 int spec_add_image_variable(struct spec *spec, const char *text, struct err *err);
 int spec_add_tmpfs(struct spec *spec, const char *text, struct err *err);
-int spec_add_worker_variable(struct spec *spec, const char *text, struct err *err);
 
 /* "missing", "never", "always"; NULL. */
 const char *spec_pull_to_string(uint32_t pull);
@@ -144,8 +141,8 @@ int spec_check(const struct spec *spec, struct err *err);
 
 /* The bytes (owned, free()). -E2BIG, -ENOMEM. */
 int spec_format(const struct spec *spec, char **out_bytes, size_t *out_length, struct err *err);
-/* The other way; `out` is initialised here and holds what spec_check() passes. -EINVAL with the
- * entry's number, -ENOMEM. Pure; takes anything. */
+/* The other way; `out` is initialised here and holds what spec_check() passes. -EINVAL names the
+ * field, -ENOMEM. Pure; takes anything. */
 int spec_parse(const char *bytes, size_t length, struct spec *out, struct err *err);
 /* Whether two are the same request: what makes a key with other content a mistake. Variables that
  * tell one call from the next (INVOCATION_ID, SHLVL, SSH_CLIENT, ...) make no difference. */

@@ -6,60 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "base/parse.h"
 #include "base/text.h"
-
-enum wants_kind { WANTS_I32, WANTS_U32, WANTS_U64, WANTS_BOOL, WANTS_STRING };
-
-struct wants_field {
-	const char *name;
-	enum wants_kind kind;
-	size_t offset;
-	uint64_t max; /* of a number; of a text: bytes with its NUL */
-};
-
-#define WANTS_FIELD(name_, kind_, max_)                                                            \
-	{                                                                                          \
-#name_, kind_, offsetof(struct wants, name_), max_                                 \
-	}
-
-static const struct wants_field wants_fields[] = {
-    WANTS_FIELD(priority, WANTS_I32, WANTS_PRIORITY_MAX),
-    WANTS_FIELD(hold, WANTS_U32, WANTS_HOLD_COUNT - 1),
-    WANTS_FIELD(cpu_milli, WANTS_U32, UINT32_MAX),
-    WANTS_FIELD(pids, WANTS_U32, UINT32_MAX),
-    WANTS_FIELD(mem_bytes, WANTS_U64, UINT64_MAX),
-    WANTS_FIELD(isolation, WANTS_U32, WANTS_ISOLATION_COUNT - 1),
-    WANTS_FIELD(retries, WANTS_U32, WANTS_RETRIES_MAX),
-    WANTS_FIELD(retry_lost, WANTS_BOOL, 1),
-    WANTS_FIELD(retry_delay_ns, WANTS_U64, UINT64_MAX),
-    WANTS_FIELD(time_ns, WANTS_U64, UINT64_MAX),
-    WANTS_FIELD(idle_ns, WANTS_U64, UINT64_MAX),
-    WANTS_FIELD(has_ttl, WANTS_BOOL, 1),
-    WANTS_FIELD(ttl_ns, WANTS_U64, UINT64_MAX),
-    WANTS_FIELD(gpu_memory_bytes, WANTS_U64, UINT64_MAX),
-    WANTS_FIELD(outsiders, WANTS_U32, WANTS_OUTSIDERS_COUNT - 1),
-    WANTS_FIELD(array, WANTS_U32, WANTS_ARRAY_COUNT - 1),
-    WANTS_FIELD(array_count, WANTS_U32, WANTS_ARRAY_MAX),
-    WANTS_FIELD(array_parallel, WANTS_U32, WANTS_ARRAY_MAX),
-    WANTS_FIELD(array_apart, WANTS_BOOL, 1),
-    WANTS_FIELD(launcher, WANTS_U32, WANTS_LAUNCHER_COUNT - 1),
-    WANTS_FIELD(workers, WANTS_U32, WANTS_WORKERS_MAX),
-    WANTS_FIELD(worker_gpus, WANTS_U32, UINT32_MAX),
-    WANTS_FIELD(worker_slots, WANTS_U32, UINT32_MAX),
-    WANTS_FIELD(launcher_is_worker, WANTS_BOOL, 1),
-    WANTS_FIELD(merge, WANTS_BOOL, 1),
-    WANTS_FIELD(oversubscribe, WANTS_BOOL, 1),
-    WANTS_FIELD(after, WANTS_STRING, WANTS_LIST_MAX),
-    WANTS_FIELD(prefer, WANTS_STRING, WANTS_LIST_MAX),
-    WANTS_FIELD(gpu_type, WANTS_STRING, WANTS_NAME_MAX),
-    WANTS_FIELD(project, WANTS_STRING, WANTS_NAME_MAX),
-};
-
-_Static_assert(array_length(wants_fields) <= 64, "wants_parse() has a bit for each");
+#include "job/schema.h"
 
 static const char *const wants_isolations[WANTS_ISOLATION_COUNT] = {
     [WANTS_ISOLATION_BEST] = "best",	 [WANTS_ISOLATION_REQUIRE] = "require",
@@ -89,78 +40,30 @@ void wants_init(struct wants *wants)
 	*wants = (struct wants){0};
 }
 
-static char **wants_string(const struct wants *wants, const struct wants_field *field)
-{
-	return (char **)((char *)wants + field->offset);
-}
-
 void wants_done(struct wants *wants)
 {
 	if (!wants)
 		return;
-	for (size_t i = 0; i < array_length(wants_fields); i++)
-		if (wants_fields[i].kind == WANTS_STRING)
-			free(*wants_string(wants, &wants_fields[i]));
+	form_done(schema_wants, schema_wants_count, wants);
 	wants_init(wants);
 }
 
 int wants_copy(const struct wants *wants, struct wants *out)
 {
 	struct wants copy = *wants;
-	bool has_failed = false;
-
-	for (size_t i = 0; i < array_length(wants_fields); i++) {
-		if (wants_fields[i].kind != WANTS_STRING)
-			continue;
-
-		const char *text = *wants_string(wants, &wants_fields[i]);
-		char *own = text ? strdup(text) : NULL;
-
-		*wants_string(&copy, &wants_fields[i]) = own;
-		has_failed = has_failed || (text && !own);
-	}
-
-	if (has_failed) {
+	int rc = form_copy_strings(schema_wants, schema_wants_count, &copy);
+	if (rc < 0)
 		wants_done(&copy);
-		return -ENOMEM;
-	}
-
-	*out = copy;
-	return 0;
-}
-
-/* The number of a field that is no text; a negative one as its two's complement. */
-static uint64_t wants_number(const struct wants *wants, const struct wants_field *field)
-{
-	const char *at = (const char *)wants + field->offset;
-
-	switch (field->kind) {
-	case WANTS_I32:
-		return (uint64_t)(int64_t) * (const int32_t *)at;
-	case WANTS_U32:
-		return *(const uint32_t *)at;
-	case WANTS_U64:
-		return *(const uint64_t *)at;
-	default:
-		return *(const bool *)at;
-	}
+	else
+		*out = copy;
+	return rc;
 }
 
 bool wants_are_equal(const struct wants *a, const struct wants *b)
 {
-	for (size_t i = 0; i < array_length(wants_fields); i++) {
-		const struct wants_field *field = &wants_fields[i];
-		if (field->kind != WANTS_STRING) {
-			if (wants_number(a, field) != wants_number(b, field))
-				return false;
-			continue;
-		}
-
-		const char *one = *wants_string(a, field), *other = *wants_string(b, field);
-		if (!one != !other || (one && strcmp(one, other) != 0))
+	for (size_t i = 0; i < schema_wants_count; i++)
+		if (!form_field_is_equal(&schema_wants[i], a, b))
 			return false;
-	}
-
 	return true;
 }
 
@@ -212,27 +115,8 @@ static int wants_check_after(const char *list, struct err *err)
 	return more;
 }
 
-static int wants_check_number(const struct wants *wants, const struct wants_field *field,
-			      struct err *err)
-{
-	uint64_t number = wants_number(wants, field);
-
-	if (field->kind == WANTS_I32) {
-		int64_t value = (int64_t)number, max = (int64_t)field->max;
-		if (value < -max || value > max)
-			return err_set(err, -EINVAL,
-				       "%s is %" PRId64 ": it can be -%" PRId64 " to %" PRId64,
-				       field->name, value, max, max);
-	} else if (number > field->max) {
-		return err_set(err, -EINVAL, "%s is %" PRIu64 ": at most %" PRIu64 " can be meant",
-			       field->name, number, field->max);
-	}
-
-	return 0;
-}
-
-/* Text that can stand in a line of the form, and that a terminal shows as it is. */
-static int wants_check_string(const char *text, const struct wants_field *field, struct err *err)
+/* Text that a terminal shows as it is. */
+static int wants_check_string(const char *text, const struct form_field *field, struct err *err)
 {
 	if (strnlen(text, field->max) == field->max)
 		return err_set(err, -E2BIG, "%s is longer than %" PRIu64 " bytes", field->name,
@@ -248,15 +132,11 @@ static int wants_check_string(const char *text, const struct wants_field *field,
 
 int wants_check(const struct wants *wants, struct err *err)
 {
-	for (size_t i = 0; i < array_length(wants_fields); i++) {
-		const struct wants_field *field = &wants_fields[i];
-		const char *text = field->kind == WANTS_STRING ? *wants_string(wants, field) : NULL;
-		int rc = 0;
-
-		if (field->kind != WANTS_STRING)
-			rc = wants_check_number(wants, field, err);
-		else if (text)
-			rc = wants_check_string(text, field, err);
+	for (size_t i = 0; i < schema_wants_count; i++) {
+		const struct form_field *field = &schema_wants[i];
+		const char *text = form_string(field, wants);
+		int rc = text ? wants_check_string(text, field, err)
+			      : form_check_number(field, wants, err);
 
 		if (rc < 0)
 			return rc;
@@ -272,112 +152,27 @@ int wants_check(const struct wants *wants, struct err *err)
 	return wants_check_after(wants->after, err);
 }
 
-/* --- the text --------------------------------------------------------------------------------- */
+/* --- as bytes --------------------------------------------------------------------------------- */
 
-int wants_format(const struct wants *wants, struct buf *out)
+int wants_format(const struct wants *wants, char **out_bytes, size_t *out_length)
 {
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && i < array_length(wants_fields); i++) {
-		const struct wants_field *field = &wants_fields[i];
-		const char *text = field->kind == WANTS_STRING ? *wants_string(wants, field) : NULL;
-		uint64_t number = field->kind == WANTS_STRING ? 0 : wants_number(wants, field);
-
-		if (text)
-			rc = buf_printf(out, "%s=%s\n", field->name, text);
-		else if (number != 0 && field->kind == WANTS_I32)
-			rc = buf_printf(out, "%s=%" PRId64 "\n", field->name, (int64_t)number);
-		else if (number != 0)
-			rc = buf_printf(out, "%s=%" PRIu64 "\n", field->name, number);
-	}
-
-	return rc;
+	Sluice__V1__Wants message;
+	schema_from_wants(wants, &message);
+	return form_pack(&message.base, WANTS_BYTES_MAX, out_bytes, out_length);
 }
 
-static int wants_read_number(struct wants *wants, const struct wants_field *field,
-			     const char *value, size_t length)
-{
-	char *at = (char *)wants + field->offset;
-	bool is_negative = field->kind == WANTS_I32 && length > 0 && value[0] == '-';
-	uint64_t number;
-	int rc = parse_u64_span(value + is_negative, length - is_negative, 0, field->max, &number);
-	if (rc < 0)
-		return rc;
-
-	if (field->kind == WANTS_I32)
-		*(int32_t *)at = is_negative ? -(int32_t)number : (int32_t)number;
-	else if (field->kind == WANTS_U32)
-		*(uint32_t *)at = (uint32_t)number;
-	else if (field->kind == WANTS_U64)
-		*(uint64_t *)at = number;
-	else
-		*(bool *)at = number;
-
-	return 0;
-}
-
-/* A line without its end. `seen`: a bit for each of wants_fields. */
-static int wants_read_line(struct wants *wants, const char *line, size_t length, uint64_t *seen)
-{
-	const char *equals = memchr(line, '=', length);
-	size_t name_length = equals ? (size_t)(equals - line) : length;
-
-	for (size_t i = 0; equals && i < array_length(wants_fields); i++) {
-		const struct wants_field *field = &wants_fields[i];
-		if (strlen(field->name) != name_length ||
-		    memcmp(field->name, line, name_length) != 0)
-			continue;
-		if (*seen & (UINT64_C(1) << i))
-			return -EEXIST;
-
-		*seen |= UINT64_C(1) << i;
-		const char *value = equals + 1;
-		size_t value_length = length - name_length - 1;
-
-		if (field->kind != WANTS_STRING)
-			return wants_read_number(wants, field, value, value_length);
-		if (memchr(value, '\0', value_length))
-			return -EINVAL;
-
-		char *own = calloc(value_length + 1, 1); /* strndup() may look beyond, for ASan */
-		if (!own)
-			return -ENOMEM;
-
-		memcpy(own, value, value_length);
-		*wants_string(wants, field) = own;
-		return 0;
-	}
-
-	return -EINVAL;
-}
-
-int wants_parse(const char *text, size_t length, struct wants *out, struct err *err)
+int wants_parse(const void *bytes, size_t length, struct wants *out, struct err *err)
 {
 	wants_init(out);
-	uint64_t seen = 0;
-	size_t number = 1;
-	int rc = 0;
+	if (length > WANTS_BYTES_MAX)
+		return err_set(err, -EINVAL, "%zu bytes of what a job wants: %d are allowed",
+			       length, WANTS_BYTES_MAX);
 
-	if (length > WANTS_TEXT_MAX)
-		rc = err_set(err, -EINVAL, "%zu bytes of what a job wants: %d are allowed", length,
-			     WANTS_TEXT_MAX);
+	Sluice__V1__Wants *message = sluice__v1__wants__unpack(NULL, length, bytes);
+	if (!message)
+		return err_set(err, -EINVAL, "these bytes are nothing that a job can want");
 
-	for (const char *at = text; rc == 0 && length > 0 && at < text + length; number++) {
-		const char *end = memchr(at, '\n', length - (size_t)(at - text));
-		rc = end ? wants_read_line(out, at, (size_t)(end - at), &seen) : -EINVAL;
-		if (rc == -ENOMEM)
-			rc = err_set(err, -ENOMEM, "no memory for what a job wants");
-		else if (rc < 0)
-			rc = err_set(err, -EINVAL, "line %zu of what a job wants cannot be meant",
-				     number);
-
-		at = end ? end + 1 : text + length;
-	}
-
-	if (rc == 0 && (rc = wants_check(out, err)) == -E2BIG)
-		rc = -EINVAL;
-	if (rc < 0)
-		wants_done(out);
-
+	int rc = schema_to_wants(message, out, err);
+	sluice__v1__wants__free_unpacked(message, NULL);
 	return rc;
 }

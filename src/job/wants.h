@@ -2,10 +2,7 @@
 /*
  * What a job wants of the queue beside its GPUs: its place in the order, what it waits for, how
  * much of the machine it takes, how often it is tried. Kept in memory with every job that is not
- * final, and in the store as a text, so that a later version can add to it. Pure; decides nothing.
- *
- * The text: a line "name=value" for each field that is not at its zero, in the order of the struct;
- * "" for a job that wants nothing.
+ * final; as bytes it is a Wants of proto/job.proto. Pure; decides nothing.
  */
 #ifndef SLUICE_JOB_WANTS_H
 #define SLUICE_JOB_WANTS_H
@@ -14,7 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct buf;
 struct err;
 
 enum wants_limits {
@@ -22,10 +18,10 @@ enum wants_limits {
 	WANTS_RETRIES_MAX = 1000,
 	WANTS_ARRAY_MAX = 10000, /* members of an array */
 	WANTS_WORKERS_MAX = 256,
-	WANTS_AFTER_MAX = 256,	/* jobs that one waits for */
-	WANTS_LIST_MAX = 8192,	/* bytes of a list with its NUL */
-	WANTS_NAME_MAX = 128,	/* bytes of a product's or a project's name with its NUL */
-	WANTS_TEXT_MAX = 32768, /* of the whole text */
+	WANTS_AFTER_MAX = 256,	 /* jobs that one waits for */
+	WANTS_LIST_MAX = 8192,	 /* bytes of a list with its NUL */
+	WANTS_NAME_MAX = 128,	 /* bytes of a product's or a project's name with its NUL */
+	WANTS_BYTES_MAX = 32768, /* of all of it */
 };
 
 /* Who keeps it from starting, until it is released. */
@@ -114,11 +110,11 @@ bool wants_are_equal(const struct wants *a, const struct wants *b);
 /* Whether this can be meant. -EINVAL names the field, -E2BIG. */
 int wants_check(const struct wants *wants, struct err *err);
 
-/* Appends the text. -ENOMEM, -ENOSPC as buf_add(). */
-int wants_format(const struct wants *wants, struct buf *out);
-/* `out` is initialised here and holds what wants_check() passes. Names that are not known are
- * refused. -EINVAL with the line's number, -ENOMEM. Pure; takes anything. */
-int wants_parse(const char *text, size_t length, struct wants *out, struct err *err);
+/* The bytes (owned, free()). -E2BIG, -ENOMEM. */
+int wants_format(const struct wants *wants, char **out_bytes, size_t *out_length);
+/* `out` is initialised here and holds what wants_check() passes. Fields that are not known are
+ * refused. -EINVAL names the field, -ENOMEM. Pure; takes anything. */
+int wants_parse(const void *bytes, size_t length, struct wants *out, struct err *err);
 
 /* One of the jobs that it waits for. */
 struct wants_after {

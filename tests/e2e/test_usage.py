@@ -7,11 +7,16 @@ import time
 
 import pytest
 
+from messages import messages
+
 ALICE, BOB, CAROL, ADMINS = 61001, 61002, 61003, 61900
 HOUR = 3600 * 10**9
 DAY = 24 * HOUR
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes root, for jobs of several users")
+
+
+pb = messages("job")
 
 
 def be(uid, *groups):
@@ -27,10 +32,10 @@ def enter(machine, rows):
     for uid, gpus, share, wants, state, attempts in rows:
         base.execute(
             "INSERT INTO jobs(id, key, uid, name, state, reason, gpus, share_numerator, share_denominator,"
-            " ignore_outsiders, simulated, attempt, submitted_ns, started_ns, ended_ns, exit_code, wants)"
+            " ignore_outsiders, simulated, attempt, submitted_ns, started_ns, ended_ns, exit_code, wanted)"
             " VALUES(?, ?, ?, 'x', ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?, 0, ?)",
             (number, f"key-{number}", uid, state, "ExitCode" if state == "Failed" else "", gpus, *share,
-             len(attempts), attempts[0][0], attempts[-1][0], attempts[-1][1], wants))
+             len(attempts), attempts[0][0], attempts[-1][0], attempts[-1][1], pb.Wants(**wants).SerializeToString()))
         base.executemany("INSERT INTO attempts(job, attempt, started_ns, ended_ns) VALUES(?, ?, ?, ?)",
                          [(number, i + 1, *times) for i, times in enumerate(attempts)])
         ids.append(number)
@@ -53,16 +58,16 @@ def lab(machine):
     machine.now = now
     machine.ids = enter(machine, [
         # 2 GPUs for 3 hours, in two attempts of which the first failed
-        (ALICE, 2, (0, 0), "cpu_milli=4000\nproject=vision\n", "Succeeded",
+        (ALICE, 2, (0, 0), {"cpu_milli": 4000, "project": "vision"}, "Succeeded",
          [(now - 10 * HOUR, now - 9 * HOUR), (now - 9 * HOUR, now - 7 * HOUR)]),
         # half a GPU for 2 hours
-        (ALICE, 1, (1, 2), "project=text\n", "Failed", [(now - 6 * HOUR, now - 4 * HOUR)]),
+        (ALICE, 1, (1, 2), {"project": "text"}, "Failed", [(now - 6 * HOUR, now - 4 * HOUR)]),
         # begun before the last day: 4 of its 8 hours are of it
-        (BOB, 1, (0, 0), "", "Succeeded", [(now - 28 * HOUR, now - 20 * HOUR)]),
+        (BOB, 1, (0, 0), {}, "Succeeded", [(now - 28 * HOUR, now - 20 * HOUR)]),
         # long ago
-        (BOB, 8, (0, 0), "project=vision\n", "Succeeded", [(now - 90 * DAY, now - 89 * DAY)]),
+        (BOB, 8, (0, 0), {"project": "vision"}, "Succeeded", [(now - 90 * DAY, now - 89 * DAY)]),
         # the clock was set back meanwhile
-        (BOB, 4, (0, 0), "", "Succeeded", [(now - 1 * HOUR, now - 2 * HOUR)]),
+        (BOB, 4, (0, 0), {}, "Succeeded", [(now - 1 * HOUR, now - 2 * HOUR)]),
     ])
     machine.agent("--config", config)
     return machine
@@ -137,7 +142,7 @@ def test_100000_jobs(machine):
     agent.wait()
     now = time.time_ns()
     (machine.directory / "config.yaml").write_text("sluice: {jobs: {retentionJobs: 1000000}}")
-    enter(machine, [(1000 + i % 20, 1, (0, 0), f"cpu_milli=1000\nproject=p{i % 7}\n", "Succeeded",
+    enter(machine, [(1000 + i % 20, 1, (0, 0), {"cpu_milli": 1000, "project": f"p{i % 7}"}, "Succeeded",
                      [(now - (i + 2) * 10**9, now - i * 10**9)]) for i in range(100_000)])
     agent = machine.agent("--config", machine.directory / "config.yaml")
 

@@ -36,6 +36,7 @@
 #include "base/storage.h"
 #include "job/jobdir.h"
 #include "doors/queue/queue.h"
+#include "doors/queue/store/store_before.h"
 #include "doors/queue/schedule/schedule.h"
 #include "hardware/snapshot.h"
 #include "policy/policy.h"
@@ -103,7 +104,7 @@ static void do_submit(struct client *client, char *wants, char **words, size_t c
 	for (char *at = wants; (at = strchr(at, '+')); at++)
 		*at = '\n';
 	struct err err = {.code = 0};
-	if (wants_parse(wants, strlen(wants), &spec.wants, &err) < 0) {
+	if (store_before_wants(wants, strlen(wants), &spec.wants, &err) < 0) {
 		answer(client, "error %d %s", EINVAL, err.text);
 		return;
 	}

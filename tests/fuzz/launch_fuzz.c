@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    launch_parse(bytes, length, &again, &err) < 0 || again.id != launch.id ||
 	    again.attempt != launch.attempt || again.grant_count != launch.grant_count ||
 	    strcmp(again.cgroup_root, launch.cgroup_root) != 0 ||
-	    (launch.spec.image[0] && again.denied_count != launch.denied_count) ||
+	    again.denied_count != launch.denied_count || again.part_count != launch.part_count ||
 	    !spec_is_equal(&launch.spec, &again.spec))
 		abort();
 	for (size_t i = 0; i < launch.grant_count; i++)

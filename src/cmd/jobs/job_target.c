@@ -8,18 +8,15 @@
 #include "base/err.h"
 #include "cmd/service/agent_call.h"
 #include "cmd/jobs/job_text.h"
-#include "job/wants.h"
 #include "sluice.pb-c.h"
 
 static void job_target_fill(const Sluice__V1__Job *job, struct job_target *out)
 {
-	struct wants wants _cleanup_wants_;
-	wants_init(&wants);
 	if (job->array_id != job->id || out->is_member)
 		return;
 	/* Of other users' jobs it is not told: then the first alone is meant. */
-	if (wants_parse(job->wants, strlen(job->wants), &wants, NULL) == 0)
-		out->array_count = wants.array_count;
+	if (job->wants)
+		out->array_count = job->wants->array_count;
 }
 
 int job_target_find(struct agent_call *agent, const char *text, bool has_array,

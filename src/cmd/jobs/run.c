@@ -555,7 +555,7 @@ static int run_export_job(const struct run *run)
 	_cleanup_buf_ struct buf text;
 
 	buf_init(&text, RUN_EXPORT_MAX);
-	int rc = run_export(&run->request.spec, &text, &err);
+	int rc = run_export(&run->request, &text, &err);
 	if (rc == -EINVAL)
 		return cmd_usage(run->call, "%s", err.text);
 	if (rc < 0)
@@ -601,8 +601,8 @@ static int run_with(struct run *run)
 			run_say(run, "job %s%s", run->called,
 				reply->known ? " was there already under this key" : "");
 
-		exit_code = run->request.array_count > 0
-				? run_follow_array(run, run->request.array_count)
+		exit_code = run->request.wants.array_count > 0
+				? run_follow_array(run, run->request.wants.array_count)
 				: run_follow(run);
 	}
 
@@ -659,7 +659,7 @@ static int run_follow_all(struct run *run)
 	return exit_code;
 }
 
-static int run_show_dry(const struct run *run, const Sluice__V1__JobSpec *spec,
+static int run_show_dry(const struct run *run, const struct run_request *request,
 			const Sluice__V1__SubmitReply *reply)
 {
 	struct err err;
@@ -667,7 +667,7 @@ static int run_show_dry(const struct run *run, const Sluice__V1__JobSpec *spec,
 
 	buf_init(&text, RUN_EXPORT_MAX);
 	json_auto_t *json =
-	    run_job_show(spec, &text) == 0 ? json_loads(buf_text(&text), 0, NULL) : NULL;
+	    run_job_show(request, &text) == 0 ? json_loads(buf_text(&text), 0, NULL) : NULL;
 	_cleanup_free_ char *pretty = table_json_dump(json);
 	if (!pretty)
 		return cmd_fail(run->call, CMD_EXIT_FAILED,
@@ -701,7 +701,7 @@ static int run_submit_file(struct run *run, const struct run_file *file, struct 
 		Sluice__V1__SubmitReply *reply = NULL;
 		exit_code = run_ask(run, &jobs[i].request, file, i, &reply);
 		if (exit_code == 0 && run->options->dry_run)
-			exit_code = run_show_dry(run, &jobs[i].request.spec, reply);
+			exit_code = run_show_dry(run, &jobs[i].request, reply);
 		else if (exit_code == 0)
 			exit_code = run_accepted(run, reply, run_file_members(file, i));
 
@@ -776,7 +776,7 @@ static int run_with_lines(struct run *run)
 		if (exit_code == 0 && reply && run->options->dry_run)
 			exit_code = run_say_dry(reply);
 		else if (exit_code == 0 && reply)
-			exit_code = run_accepted(run, reply, request.array_count);
+			exit_code = run_accepted(run, reply, request.wants.array_count);
 
 		agent_call_free(reply);
 		run_request_done(&request);

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/jsonw.h"
 #include "cmd/jobs/job_text.h"
+#include "cmd/jobs/run_request.h"
 #include "job/demand.h"
 #include "job/wants.h"
 
@@ -269,38 +270,32 @@ static void export_container(const Sluice__V1__JobSpec *spec, const struct wants
 	export_volumes(spec, true, out, rc);
 }
 
-int run_export(const Sluice__V1__JobSpec *spec, struct buf *out, struct err *err)
+int run_export(const struct run_request *request, struct buf *out, struct err *err)
 {
-	struct wants wants;
-	int rc = wants_parse(spec->wants, strlen(spec->wants), &wants, err);
+	const Sluice__V1__JobSpec *spec = &request->spec;
+	const struct wants *wants = &request->wants;
+	int rc = export_check(spec, wants, err);
 	if (rc < 0)
 		return rc;
 
-	rc = export_check(spec, &wants, err);
-	if (rc < 0) {
-		wants_done(&wants);
-		return rc;
-	}
-
 	export_text(out, &rc, "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: ", spec->name);
-	export_annotations(spec, &wants, out, &rc);
-	export_add(out, &rc, "spec:\n  backoffLimit: %" PRIu32 "\n", wants.retries);
+	export_annotations(spec, wants, out, &rc);
+	export_add(out, &rc, "spec:\n  backoffLimit: %" PRIu32 "\n", wants->retries);
 
 	if (spec->deadline_ns)
 		export_add(out, &rc, "  activeDeadlineSeconds: %" PRIu64 "\n",
 			   export_seconds(spec->deadline_ns));
-	if (wants.has_ttl)
+	if (wants->has_ttl)
 		export_add(out, &rc, "  ttlSecondsAfterFinished: %" PRIu64 "\n",
-			   export_seconds(wants.ttl_ns));
-	if (wants.hold)
+			   export_seconds(wants->ttl_ns));
+	if (wants->hold)
 		export_add(out, &rc, "  suspend: true\n");
 	export_add(out, &rc,
 		   "  template:\n    spec:\n      restartPolicy: Never\n"
 		   "      terminationGracePeriodSeconds: %" PRIu64 "\n      containers:\n",
 		   export_seconds(spec->grace_ns));
-	export_container(spec, &wants, out, &rc);
+	export_container(spec, wants, out, &rc);
 	export_volumes(spec, false, out, &rc);
-	wants_done(&wants);
 
 	return rc < 0 ? err_set(err, rc == -ENOSPC ? -E2BIG : rc, "no memory for the exported job")
 		      : 0;

@@ -3,12 +3,11 @@
 #ifndef SLUICE_CMD_JOBS_RUN_EXPORT_H
 #define SLUICE_CMD_JOBS_RUN_EXPORT_H
 
-#include "sluice.pb-c.h"
-
 struct buf;
 struct err;
+struct run_request;
 
 /* Appends YAML. -EINVAL names what a cluster has no word for; -ENOMEM, -E2BIG. */
-int run_export(const Sluice__V1__JobSpec *spec, struct buf *out, struct err *err);
+int run_export(const struct run_request *request, struct buf *out, struct err *err);
 
 #endif

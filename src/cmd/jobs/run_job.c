@@ -367,43 +367,23 @@ static int maker_wants(const struct maker *maker)
 {
 	const struct jobfile_job *job = maker->job;
 	struct run_request *request = &maker->out->request;
-	struct wants wants;
-	struct buf text;
-	const char *before = request->wants ? request->wants : "";
-	int rc = wants_parse(before, strlen(before), &wants, maker->err);
-	if (rc < 0)
-		return rc;
+	struct wants *wants = &request->wants;
 
-	wants.retries = job->retries;
-	wants.retry_delay_ns = job->retries ? RUN_JOB_DELAY_NS : 0;
-	wants.retry_lost = job->retry_lost;
-	wants.has_ttl = job->has_ttl;
-	wants.ttl_ns = job->ttl_s * RUN_JOB_SECOND_NS;
-	wants.hold = job->is_suspended ? WANTS_HOLD_SUSPENDED : wants.hold;
-	if (job->isolation && wants_isolation_from_string(job->isolation, &wants.isolation) < 0)
-		rc = maker_fail(maker, job->line,
-				"the annotation " SLUICE_DOMAIN
-				"/isolation: '%.64s' is no isolation: best, "
-				"require, cgroup, landlock, env, container or none",
-				job->isolation);
+	wants->retries = job->retries;
+	wants->retry_delay_ns = job->retries ? RUN_JOB_DELAY_NS : 0;
+	wants->retry_lost = job->retry_lost;
+	wants->has_ttl = job->has_ttl;
+	wants->ttl_ns = job->ttl_s * RUN_JOB_SECOND_NS;
+	wants->hold = job->is_suspended ? WANTS_HOLD_SUSPENDED : wants->hold;
+	if (job->isolation && wants_isolation_from_string(job->isolation, &wants->isolation) < 0)
+		return maker_fail(maker, job->line,
+				  "the annotation " SLUICE_DOMAIN
+				  "/isolation: '%.64s' is no isolation: best, "
+				  "require, cgroup, landlock, env, container or none",
+				  job->isolation);
 
-	maker_workers(maker, &wants);
-	buf_init(&text, WANTS_TEXT_MAX);
-	if (rc == 0)
-		rc = wants_check(&wants, maker->err);
-	if (rc == 0 && wants_format(&wants, &text) < 0)
-		rc = maker_no_memory(maker);
-	wants_done(&wants);
-
-	if (rc == 0 && text.length > 0) {
-		free(request->wants);
-		request->wants = buf_take(&text);
-		request->spec.wants = request->wants;
-		rc = request->wants ? 0 : maker_no_memory(maker);
-	}
-
-	buf_done(&text);
-	return rc;
+	maker_workers(maker, wants);
+	return run_request_wants(request, maker->err);
 }
 
 /* What options cannot say. */

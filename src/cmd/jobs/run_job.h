@@ -32,6 +32,6 @@ void run_job_done(struct run_job *job);
 
 /* What is asked for, without what this process is (environment, limits, umask, key), indented.
  * -ENOMEM, -ENOSPC as buf_add(). */
-int run_job_show(const Sluice__V1__JobSpec *spec, struct buf *out);
+int run_job_show(const struct run_request *request, struct buf *out);
 
 #endif

@@ -20,6 +20,7 @@
 #include "cmd/jobs/run_streams.h"
 #include "cmd/jobs/run_wants.h"
 #include "job/demand.h"
+#include "job/schema.h"
 
 enum { RUN_KEY_BYTES = 16 };
 
@@ -388,7 +389,6 @@ static int run_request_fill(const struct run_options *options, char *const *argv
 	spec->pty = options->pty;
 	spec->grace_ns = options->grace_ns;
 	spec->deadline_ns = options->time_ns;
-	spec->wants = out->wants ? out->wants : spec->wants;
 	spec->ignore_outsiders = options->busy_outsiders == RUN_OUTSIDERS_IGNORE;
 	out->message.key = out->key;
 	out->message.spec = spec;
@@ -396,6 +396,14 @@ static int run_request_fill(const struct run_options *options, char *const *argv
 	out->message.dry_run = options->dry_run;
 
 	return 0;
+}
+
+int run_request_wants(struct run_request *request, struct err *err)
+{
+	int rc = wants_check(&request->wants, err);
+	schema_from_wants(&request->wants, &request->wants_message);
+	request->spec.wants = &request->wants_message;
+	return rc == -E2BIG ? -EINVAL : rc;
 }
 
 int run_request_make(const struct run_options *options, char *const *argv, char *const *environment,
@@ -420,7 +428,9 @@ int run_request_make(const struct run_options *options, char *const *argv, char 
 	if (rc == 0)
 		rc = run_request_resources(options, out, err);
 	if (rc == 0)
-		rc = run_wants_text(options, &out->wants, &out->array_count, err);
+		rc = run_wants_make(options, &out->wants, err);
+	if (rc == 0)
+		rc = run_request_wants(out, err);
 
 	if (rc == 0)
 		rc = run_request_fill(options, argv, out, err);
@@ -439,7 +449,7 @@ void run_request_done(struct run_request *request)
 	free(request->image_environment);
 	run_image_done(request);
 	free(request->resources);
-	free(request->wants);
+	wants_done(&request->wants);
 	free(request->pwd);
 	free(request->output);
 	memset(request, 0, sizeof(*request));

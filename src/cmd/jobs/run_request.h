@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "cmd/jobs/run_options.h"
+#include "job/wants.h"
 #include "sluice.pb-c.h"
 
 struct err;
@@ -33,10 +34,11 @@ struct run_request {
 	ProtobufCBinaryData *tmpfs;			  /* owned, its bytes too */
 	char *compat; /* owned: "LD_LIBRARY_PATH=..." with --cuda-compat */
 	Sluice__V1__Limit limit[RUN_LIMITS_MAX], *limits[RUN_LIMITS_MAX];
-	char *resources, *wants; /* owned */
-	uint32_t array_count;	 /* 0: it is one job */
-	char *pwd;		 /* owned: "PWD=..." with --cwd */
-	char *output;		 /* owned; absolute */
+	char *resources;		 /* owned */
+	struct wants wants;		 /* owned; run_request_wants() after a change */
+	Sluice__V1__Wants wants_message; /* of them */
+	char *pwd;			 /* owned: "PWD=..." with --cwd */
+	char *output;			 /* owned; absolute */
 };
 
 /*
@@ -46,6 +48,8 @@ struct run_request {
  */
 int run_request_make(const struct run_options *options, char *const *argv, char *const *environment,
 		     struct run_request *out, struct err *err);
+/* Checks what is wanted, and puts it into the message. -EINVAL. */
+int run_request_wants(struct run_request *request, struct err *err);
 void run_request_done(struct run_request *request);
 
 /* "2/8", or "slot" for one of however many there are. -EINVAL. Pure. */

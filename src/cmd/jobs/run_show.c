@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is asked for, as JSON. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/jsonw.h"
 #include "cmd/jobs/run_job.h"
+#include "job/schema.h"
 
 static void show_list(struct jsonw *json, const char *key, const ProtobufCBinaryData *list,
 		      size_t count)
@@ -30,33 +32,36 @@ static void show_number(struct jsonw *json, const char *key, uint64_t value)
 		jsonw_u64(json, key, value);
 }
 
-static void show_wants(struct jsonw *json, const char *text)
+/* What is not zero, as texts. */
+static void show_wants(struct jsonw *json, const struct wants *wants)
 {
-	char line[512];
+	bool is_open = false;
 
-	if (!*text)
-		return;
+	for (size_t i = 0; i < schema_wants_count; i++) {
+		const struct form_field *field = &schema_wants[i];
+		const char *text = form_string(field, wants);
+		uint64_t number = form_number(field, wants);
+		char digits[24];
 
-	jsonw_object(json, "wants");
+		if (!text && number == 0)
+			continue;
 
-	while (*text) {
-		size_t length = strcspn(text, "\n");
-		(void)snprintf(line, sizeof(line), "%.*s", (int)length, text);
-
-		char *equals = strchr(line, '=');
-		if (equals) {
-			*equals = '\0';
-			jsonw_text(json, line, equals + 1);
-		}
-
-		text += length + (text[length] == '\n');
+		(void)snprintf(digits, sizeof(digits),
+			       field->kind == FORM_I32 ? "%" PRId64 : "%" PRIu64,
+			       number); /* 20 characters at most */
+		if (!is_open)
+			jsonw_object(json, "wants");
+		is_open = true;
+		jsonw_text(json, field->name, text ? text : digits);
 	}
 
-	jsonw_end_object(json);
+	if (is_open)
+		jsonw_end_object(json);
 }
 
-int run_job_show(const Sluice__V1__JobSpec *spec, struct buf *out)
+int run_job_show(const struct run_request *request, struct buf *out)
 {
+	const Sluice__V1__JobSpec *spec = &request->spec;
 	struct jsonw json;
 	jsonw_init(&json, out);
 	jsonw_object(&json, NULL);
@@ -82,7 +87,7 @@ int run_job_show(const Sluice__V1__JobSpec *spec, struct buf *out)
 	show_number(&json, "deadlineNs", spec->deadline_ns);
 	jsonw_word(&json, "workerImage", spec->worker_image);
 	show_list(&json, "workerEnv", spec->worker_environment, spec->n_worker_environment);
-	show_wants(&json, spec->wants);
+	show_wants(&json, &request->wants);
 	jsonw_end_object(&json);
 
 	return json.rc;

@@ -187,24 +187,7 @@ int run_wants_make(const struct run_options *options, struct wants *out, struct 
 		rc = run_wants_workers(options, out, err);
 	if (rc == 0)
 		rc = run_wants_order(options, out, err);
-	return rc < 0 ? rc : wants_check(out, err);
-}
-
-int run_wants_text(const struct run_options *options, char **out, uint32_t *out_array,
-		   struct err *err)
-{
-	struct wants wants;
-	struct buf text;
-
-	buf_init(&text, WANTS_TEXT_MAX);
-	int rc = run_wants_make(options, &wants, err);
-	if (rc == 0 && wants_format(&wants, &text) < 0)
-		rc = err_set(err, -ENOMEM, "no memory for what the job wants");
-	*out_array = rc == 0 ? wants.array_count : 0;
-	wants_done(&wants);
-
-	if (rc == 0 && text.length > 0 && !(*out = buf_take(&text)))
-		rc = err_set(err, -ENOMEM, "no memory for what the job wants");
-	buf_done(&text);
+	if (rc == 0)
+		rc = wants_check(out, err);
 	return rc == -E2BIG ? -EINVAL : rc;
 }

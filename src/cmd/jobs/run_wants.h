@@ -6,8 +6,6 @@
 #ifndef SLUICE_CMD_JOBS_RUN_WANTS_H
 #define SLUICE_CMD_JOBS_RUN_WANTS_H
 
-#include <stdint.h>
-
 struct err;
 struct run_options;
 struct wants;
@@ -15,9 +13,5 @@ struct wants;
 /* `out` is initialised here and given back by wants_done() in any case. -EINVAL names the option,
  * -ENOMEM. */
 int run_wants_make(const struct run_options *options, struct wants *out, struct err *err);
-/* The text of it, owned; NULL: nothing is wanted. `out_array`: members of the array, 0: it is none.
- * As above. */
-int run_wants_text(const struct run_options *options, char **out, uint32_t *out_array,
-		   struct err *err);
 
 #endif

@@ -296,6 +296,13 @@ static void test_specs_that_are_refused(void **state)
 	struct err err = {0};
 	memset(longest, 'x', sizeof(longest));
 	Sluice__V1__JobSpec message = spec_message(argv, 1);
+	/* Nobody says as whom he runs. */
+	Sluice__V1__JobOwner owner = SLUICE__V1__JOB_OWNER__INIT;
+	message.owner = &owner;
+	assert_int_equal(message_to_spec(&message, &caller, &spec, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "must not name one"));
+	message.owner = NULL;
+
 	assert_int_equal(message_to_spec(&message, &caller, &spec, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "argument 0"));
 	message = spec_message(good, 1);

@@ -6,134 +6,185 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/check.h"
 #include "base/err.h"
+#include "job/schema.h"
 #include "unit/failmalloc.h"
 #include "unit/unit.h"
 
 /* All of a job's wishes, each at another value than its zero. */
-static const char full[] =
-    "priority=-100\nhold=2\ncpu_milli=1500\npids=7\nmem_bytes=18446744073709551615\nisolation=3\n"
-    "retries=1000\nretry_lost=1\nretry_delay_ns=10\ntime_ns=11\nidle_ns=12\nhas_ttl=1\nttl_ns=13\n"
-    "gpu_memory_bytes=14\narray=2\narray_count=10000\narray_parallel=3\narray_apart=1\n"
-    "after=12,ok:13\nprefer=0,GPU-1\ngpu_type=*A100*\nproject=vision\n";
-static const char gang[] = "launcher=4\nworkers=256\nworker_gpus=8\nworker_slots=9\n"
-			   "launcher_is_worker=1\nmerge=1\noversubscribe=1\n";
-
-static int parse(const char *text, struct wants *out, struct err *err)
+static struct wants full(void)
 {
-	return wants_parse(text, strlen(text), out, err);
+	return (struct wants){.priority = -100,
+			      .hold = 2,
+			      .cpu_milli = 1500,
+			      .pids = 7,
+			      .mem_bytes = UINT64_MAX,
+			      .isolation = 3,
+			      .retries = 1000,
+			      .retry_lost = true,
+			      .retry_delay_ns = 10,
+			      .time_ns = 11,
+			      .idle_ns = 12,
+			      .has_ttl = true,
+			      .ttl_ns = 13,
+			      .gpu_memory_bytes = 14,
+			      .outsiders = 2,
+			      .array = 2,
+			      .array_count = 10000,
+			      .array_parallel = 3,
+			      .array_apart = true,
+			      .after = (char *)"12,ok:13",
+			      .prefer = (char *)"0,GPU-1",
+			      .gpu_type = (char *)"*A100*",
+			      .project = (char *)"vision"};
 }
 
-static void check_round(const char *text)
+static struct wants gang(void)
 {
-	struct wants wants _cleanup_wants_, copy _cleanup_wants_;
-	struct buf out _cleanup_buf_;
-	buf_init(&out, WANTS_TEXT_MAX);
-	assert_int_equal(parse(text, &wants, NULL), 0);
-	assert_int_equal(wants_format(&wants, &out), 0);
-	assert_string_equal(buf_text(&out), text);
+	return (struct wants){.launcher = 4,
+			      .workers = 256,
+			      .worker_gpus = 8,
+			      .worker_slots = 9,
+			      .launcher_is_worker = true,
+			      .merge = true,
+			      .oversubscribe = true};
+}
+
+static int through_bytes(const struct wants *wants, struct wants *out)
+{
+	char *bytes = NULL;
+	size_t length = 0;
+	wants_init(out);
+	int rc = wants_format(wants, &bytes, &length);
+	if (rc == 0)
+		rc = wants_parse(bytes, length, out, NULL);
+	free(bytes);
+	return rc;
+}
+
+static void check_round(struct wants wants)
+{
+	struct wants again _cleanup_wants_, copy _cleanup_wants_;
+	assert_int_equal(through_bytes(&wants, &again), 0);
+	assert_true(wants_are_equal(&wants, &again));
 	wants_init(&copy);
-	assert_int_equal(wants_copy(&wants, &copy), 0);
-	assert_true(wants_are_equal(&wants, &copy));
-	wants_done(&wants);
+	assert_int_equal(wants_copy(&again, &copy), 0);
+	assert_true(wants_are_equal(&again, &copy));
+	wants_done(&again);
 	assert_int_equal(wants_check(&copy, NULL), 0);
-	assert_false(wants_are_equal(&wants, &copy) && text[0]);
+	assert_true(wants_are_equal(&wants, &copy));
 }
 
 static void what_is_written_is_read(void **state)
 {
-	check_round("");
-	check_round(full);
-	check_round(gang);
-	check_round("priority=100\n");
+	check_round((struct wants){.priority = 0});
+	check_round(full());
+	check_round(gang());
+	check_round((struct wants){.priority = 100});
 }
 
-static void each_line_makes_a_difference(void **state)
+/* full() and gang() together have every field. */
+static void each_field_makes_a_difference(void **state)
 {
-	struct wants whole _cleanup_wants_;
-	assert_int_equal(parse(full, &whole, NULL), 0);
-	for (const char *line = full; *line;) {
-		size_t length = strcspn(line, "\n") + 1, before = (size_t)(line - full);
-		char text[sizeof(full)];
-		memcpy(text, full, before);
-		memcpy(text + before, line + length, strlen(line + length) + 1);
-		struct wants less _cleanup_wants_;
-		if (parse(text, &less, NULL) == 0) /* an array needs its members */
-			assert_false(wants_are_equal(&whole, &less));
-		line += length;
+	const struct wants both[] = {full(), gang()};
+	for (size_t i = 0; i < schema_wants_count; i++) {
+		bool counts = false;
+		for (size_t k = 0; k < 2; k++) {
+			struct wants less = both[k];
+			if (form_string(&schema_wants[i], &less))
+				*(char **)((char *)&less + schema_wants[i].at) = NULL;
+			else
+				form_set_number(&schema_wants[i], &less, 0);
+			counts = counts || !wants_are_equal(&both[k], &less);
+		}
+		if (!counts)
+			fail_msg("%s", schema_wants[i].name);
 	}
+}
+
+static void check_refused(struct wants wants, const char *says)
+{
+	struct wants none;
+	struct err err = {.code = 0};
+	char *bytes = NULL;
+	size_t length = 0;
+	assert_true(wants_check(&wants, &err) < 0);
+	assert_non_null(strstr(err.text, says));
+	/* The same in bytes, whoever wrote them. */
+	assert_int_equal(wants_format(&wants, &bytes, &length), 0);
+	err.text[0] = '\0';
+	assert_int_equal(wants_parse(bytes, length, &none, &err), -EINVAL);
+	if (!strstr(err.text, says))
+		fail_msg("'%s' does not say '%s'", err.text, says);
+	free(bytes);
 }
 
 static void what_cannot_be_meant_is_refused(void **state)
 {
-	static const char *const bad[] = {
-	    "priority=101\n",
-	    "priority=-101\n",
-	    "priority=--1\n",
-	    "priority=\n",
-	    "priority=1",
-	    "priority=1 \n",
-	    "priority\n",
-	    "Priority=1\n",
-	    "=1\n",
-	    "\n",
-	    "nonsense=1\n",
-	    "hold=3\n",
-	    "retries=1001\n",
-	    "retry_lost=2\n",
-	    "array=1\n",
-	    "array_count=3\n",
-	    "launcher=1\n",
-	    "workers=1\n",
-	    "after=\n",
-	    "after=12,\n",
-	    "after=0\n",
-	    "after=x\n",
-	    "after=ok:\n",
-	    "after=,1\n",
-	    "after=-1\n",
-	    "gpu_type=a\x01b\n",
-	    "project=\x7f\n",
-	    "retries=1\nretries=1\n",
-	    "array=4\narray_count=1\n",
-	    "array=1\narray_count=10001\n",
-	    "array=1\narray_count=2\nlauncher=1\nworkers=2\n",
+	check_refused((struct wants){.priority = 101}, "priority is 101: it can be -100 to 100");
+	check_refused((struct wants){.priority = -101}, "priority is -101");
+	check_refused((struct wants){.hold = 3}, "hold is 3");
+	check_refused((struct wants){.isolation = WANTS_ISOLATION_COUNT}, "isolation is 7");
+	check_refused((struct wants){.retries = 1001}, "retries is 1001: at most 1000");
+	check_refused((struct wants){.array = 1}, "an array without members");
+	check_refused((struct wants){.array_count = 3}, "members of no array");
+	check_refused((struct wants){.array = 4, .array_count = 1}, "array is 4");
+	check_refused((struct wants){.array = 1, .array_count = 10001}, "array_count is 10001");
+	check_refused((struct wants){.launcher = 1}, "a launcher without workers");
+	check_refused((struct wants){.workers = 1}, "workers of none");
+	check_refused((struct wants){.array = 1, .array_count = 2, .launcher = 1, .workers = 2},
+		      "an array of jobs with workers");
+
+	static const char *const lists[] = {"12,", "0", "x", "ok:", ",1", "-1"};
+	for (size_t i = 0; i < array_length(lists); i++)
+		check_refused((struct wants){.after = (char *)lists[i]}, "wait");
+	check_refused((struct wants){.gpu_type = (char *)"a\x01b"},
+		      "gpu_type has a control character");
+	check_refused((struct wants){.project = (char *)"\x7f"}, "project has a control character");
+}
+
+static void bytes_that_are_none_are_refused(void **state)
+{
+	static const struct {
+		const char *bytes;
+		size_t length;
+		const char *says;
+	} bad[] = {
+	    {"\x08", 1, "nothing that a job can want"},		/* priority without its value */
+	    {"\xff\xff\xff", 3, "nothing that a job can want"}, /* no tag */
+	    {"\xf8\x07\x01", 3, "field 127 is not known here"},
 	};
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		struct wants wants _cleanup_wants_;
+	for (size_t i = 0; i < array_length(bad); i++) {
+		struct wants wants;
 		struct err err = {.code = 0};
-		if (parse(bad[i], &wants, &err) != -EINVAL)
-			fail_msg("'%s' was taken", bad[i]);
-		assert_true(err.text[0] != '\0');
+		assert_int_equal(wants_parse(bad[i].bytes, bad[i].length, &wants, &err), -EINVAL);
+		if (!strstr(err.text, bad[i].says))
+			fail_msg("'%s' does not say '%s'", err.text, bad[i].says);
 	}
-	struct wants wants _cleanup_wants_;
-	assert_int_equal(wants_parse("project=a\0b\n", 12, &wants, NULL), -EINVAL);
+	struct wants wants;
+	char *large = calloc(WANTS_BYTES_MAX + 1, 1);
+	assert_non_null(large);
+	assert_int_equal(wants_parse(large, WANTS_BYTES_MAX + 1, &wants, NULL), -EINVAL);
+	free(large);
 }
 
 static void what_is_too_long_is_refused(void **state)
 {
-	struct wants wants _cleanup_wants_;
 	struct buf text _cleanup_buf_;
-	buf_init(&text, 2 * WANTS_TEXT_MAX);
-	assert_int_equal(buf_printf(&text, "project="), 0);
-	while (text.length < WANTS_NAME_MAX + 8)
+	buf_init(&text, 2 * WANTS_LIST_MAX);
+	while (text.length < WANTS_NAME_MAX - 1)
 		assert_int_equal(buf_add(&text, "a", 1), 0);
-	assert_int_equal(buf_add(&text, "\n", 1), 0);
-	assert_int_equal(wants_parse(text.data, text.length, &wants, NULL), -EINVAL);
-	while (text.length <= WANTS_TEXT_MAX)
-		assert_int_equal(buf_add(&text, "a", 1), 0);
-	assert_int_equal(wants_parse(text.data, text.length, &wants, NULL), -EINVAL);
-	buf_done(&text);
-	buf_init(&text, 2 * WANTS_TEXT_MAX);
-	assert_int_equal(buf_printf(&text, "after=1"), 0);
-	for (int i = 0; i < WANTS_AFTER_MAX - 1; i++)
-		assert_int_equal(buf_printf(&text, ",%d", i + 2), 0);
-	assert_int_equal(buf_printf(&text, "\n"), 0);
-	assert_int_equal(wants_parse(text.data, text.length, &wants, NULL), 0);
-	wants_done(&wants);
-	text.length--;
-	assert_int_equal(buf_printf(&text, ",9\n"), 0);
-	assert_int_equal(wants_parse(text.data, text.length, &wants, NULL), -EINVAL);
+	check_round((struct wants){.project = (char *)buf_text(&text)});
+	assert_int_equal(buf_add(&text, "a", 1), 0);
+	check_refused((struct wants){.project = (char *)buf_text(&text)}, "longer than 127 bytes");
+
+	buf_clear(&text);
+	for (int i = 0; i < WANTS_AFTER_MAX; i++)
+		assert_int_equal(buf_printf(&text, "%s%d", i > 0 ? "," : "", i + 1), 0);
+	check_round((struct wants){.after = (char *)buf_text(&text)});
+	assert_int_equal(buf_printf(&text, ",9"), 0);
+	check_refused((struct wants){.after = (char *)buf_text(&text)}, "256 others");
 }
 
 static void the_jobs_to_wait_for_come_one_by_one(void **state)
@@ -168,15 +219,10 @@ static void isolations_have_names(void **state)
 static int there_and_back(void *context)
 {
 	struct wants wants _cleanup_wants_, copy _cleanup_wants_;
-	struct buf text _cleanup_buf_;
+	const struct wants all = full();
 	wants_init(&copy);
-	buf_init(&text, WANTS_TEXT_MAX);
-	int rc = parse(full, &wants, NULL);
-	if (rc == 0)
-		rc = wants_copy(&wants, &copy);
-	if (rc == 0)
-		rc = wants_format(&copy, &text);
-	return rc;
+	int rc = through_bytes(&all, &wants);
+	return rc == 0 ? wants_copy(&wants, &copy) : rc;
 }
 
 static void without_memory_it_says_so(void **state)
@@ -188,8 +234,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_is_written_is_read),
-	    cmocka_unit_test(each_line_makes_a_difference),
+	    cmocka_unit_test(each_field_makes_a_difference),
 	    cmocka_unit_test(what_cannot_be_meant_is_refused),
+	    cmocka_unit_test(bytes_that_are_none_are_refused),
 	    cmocka_unit_test(what_is_too_long_is_refused),
 	    cmocka_unit_test(the_jobs_to_wait_for_come_one_by_one),
 	    cmocka_unit_test(isolations_have_names),

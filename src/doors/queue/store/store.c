@@ -24,7 +24,7 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
     [STORE_SQL_IS_DRAINING] = "SELECT value FROM meta WHERE name = 'draining'",
     [STORE_SQL_ACCEPT_JOB] =
 	"INSERT INTO jobs(id, key, uid, name, state, gpus, share_numerator, share_denominator, ids,"
-	" ignore_outsiders, simulated, submitted_ns, resources, wants, array_id, array_index, "
+	" ignore_outsiders, simulated, submitted_ns, resources, wanted, array_id, array_index, "
 	"reason,"
 	" reason_text, reason_detail) VALUES(?1, ?2, ?3, ?4, ?13, ?5, ?6, ?7, ?8, ?9, ?10, ?11, "
 	"?12, ?14, ?15, ?16, ?17, ?18, ?19)",
@@ -57,7 +57,7 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
 	" failed_attempts = 0, not_before_ns = 0, forget_ns = NULL"
 	" WHERE id = ?1 AND ended_ns IS NOT NULL",
     [STORE_SQL_CHANGE_JOB] =
-	"UPDATE jobs SET state = ?2, reason = ?3, reason_text = ?4, wants = ?5,"
+	"UPDATE jobs SET state = ?2, reason = ?3, reason_text = ?4, wanted = ?5,"
 	" reason_detail = ?6 WHERE id = ?1",
     [STORE_SQL_CHANGE_SPEC] = "INSERT OR REPLACE INTO specs(job, sum, spec) VALUES(?1, ?2, ?3)",
     [STORE_SQL_FORGET_LIST] =
@@ -89,7 +89,8 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
 	"SELECT coalesce(sum(max(0, ended_ns - started_ns)), 0) FROM (SELECT started_ns, ended_ns"
 	" FROM attempts WHERE job = ?1 AND ended_ns IS NOT NULL ORDER BY attempt DESC LIMIT ?2)",
     [STORE_SQL_USAGE] =
-	"SELECT j.id, j.uid, j.gpus, j.share_numerator, j.share_denominator, j.wants, a.started_ns,"
+	"SELECT j.id, j.uid, j.gpus, j.share_numerator, j.share_denominator, j.wanted, "
+	"a.started_ns,"
 	" coalesce(a.ended_ns, j.ended_ns, ?2), j.state = 'Failed' AND a.attempt = j.attempt"
 	" FROM attempts a JOIN jobs j ON j.id = a.job WHERE a.started_ns < ?2"
 	" AND coalesce(a.ended_ns, j.ended_ns, ?2) >= ?1 AND (?3 < 0 OR j.uid = ?3)"
@@ -106,7 +107,7 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
 	" share_denominator, ids, ignore_outsiders, simulated, jobs.attempt, submitted_ns,"        \
 	" jobs.started_ns, jobs.ended_ns, jobs.exit_code, signal, killed_leftovers, "              \
 	"launch_failed,"                                                                           \
-	" iif(state IN ('Pending', 'Held'), NULL, grants), observations, resources, wants,"        \
+	" iif(state IN ('Pending', 'Held'), NULL, grants), observations, resources, wanted,"       \
 	" array_id, array_index, failed_attempts, not_before_ns, jobs.reason_detail"               \
 	" FROM jobs LEFT JOIN attempts"                                                            \
 	" ON attempts.job = jobs.id AND attempts.attempt = jobs.attempt"
@@ -395,14 +396,19 @@ static int store_accept_check(const struct store *store, const struct store_acce
 	return 0;
 }
 
-/* What the job wants as text, in `out` (initialised here). */
-static int store_wants(const struct job *job, struct buf *out, struct err *err)
+/* What the job wants, as value `index`. */
+static int store_bind_wants(sqlite3_stmt *statement, int index, const struct job *job,
+			    struct err *err)
 {
-	buf_init(out, WANTS_TEXT_MAX);
-	int rc = wants_format(&job->wants, out);
-	return rc < 0
-		   ? err_set(err, rc, "what job %" PRIu64 " wants: %s", job->id, err_describe(rc))
-		   : 0;
+	char *bytes = NULL;
+	size_t length = 0;
+	int rc = wants_format(&job->wants, &bytes, &length);
+	if (rc < 0)
+		return err_set(err, rc, "what job %" PRIu64 " wants: %s", job->id,
+			       err_describe(rc));
+
+	(void)sqlite3_bind_blob64(statement, index, bytes, length, free);
+	return 0;
 }
 
 static int store_write_spec(struct store *store, enum store_sql which, uint64_t id,
@@ -418,12 +424,11 @@ static int store_write_spec(struct store *store, enum store_sql which, uint64_t 
 static int store_accept_one(struct store *store, const struct store_accept *accept, struct err *err)
 {
 	const struct job *job = accept->job;
-	struct buf wants _cleanup_buf_;
-	int rc = store_wants(job, &wants, err);
+	sqlite3_stmt *row = store_statement(store, STORE_SQL_ACCEPT_JOB);
+	int rc = store_bind_wants(row, 14, job, err);
 	if (rc < 0)
 		return rc;
 
-	sqlite3_stmt *row = store_statement(store, STORE_SQL_ACCEPT_JOB);
 	(void)store_bind_id(row, 1, job->id);
 	(void)store_bind_text(row, 2, job->key);
 	(void)sqlite3_bind_int64(row, 3, job->uid);
@@ -438,7 +443,6 @@ static int store_accept_one(struct store *store, const struct store_accept *acce
 	(void)sqlite3_bind_int64(row, 11, job->submitted_unix_ns);
 	(void)store_bind_text(row, 12, job->resources);
 	(void)store_bind_text(row, 13, job_state_to_string(job->state));
-	(void)store_bind_text(row, 14, buf_text(&wants));
 	(void)store_bind_id(row, 15, job->array_id);
 	(void)sqlite3_bind_int64(row, 16, job->array_index);
 	(void)store_bind_text(row, 17, job_reason_to_string(job->reason));
@@ -745,18 +749,15 @@ static int store_change_one(struct store *store, const struct store_change *chan
 	if (is_end)
 		return store_end_job(store, job, doing, err);
 
-	struct buf wants _cleanup_buf_;
-
-	rc = store_wants(job, &wants, err);
+	sqlite3_stmt *row = store_statement(store, STORE_SQL_CHANGE_JOB);
+	rc = store_bind_wants(row, 5, job, err);
 	if (rc < 0)
 		return rc;
 
-	sqlite3_stmt *row = store_statement(store, STORE_SQL_CHANGE_JOB);
 	(void)store_bind_id(row, 1, job->id);
 	(void)store_bind_text(row, 2, job_state_to_string(job->state));
 	(void)store_bind_text(row, 3, job_reason_to_string(job->reason));
 	(void)store_bind_text(row, 4, job->reason_text);
-	(void)store_bind_text(row, 5, buf_text(&wants));
 	(void)store_bind_text(row, 6, job->reason_detail);
 
 	rc = store_run(store, row, doing, err);

@@ -22,8 +22,8 @@ struct store;
 
 enum store_limits {
 	/* 2: what jobs want beside GPUs; 3: what they want of the queue; 4: what of a reason the
-	 * owner alone sees */
-	STORE_VERSION = 4,
+	 * owner alone sees; 5: both as messages of proto/job.proto */
+	STORE_VERSION = 5,
 	STORE_GRANTS_TEXT_MAX = 256 << 10, /* bytes of an attempt's grants as text */
 	STORE_BATCH_MAX = 256,		   /* submissions in one transaction, */
 	STORE_ROWS_MAX = STORE_BATCH_MAX + WANTS_ARRAY_MAX, /* and jobs */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of the store share: store.c writes, store_read.c reads, store_open.c makes and
- * examines the file, store_wal.c the log beside it. Nobody else includes this. */
+ * examines the file, store_upgrade.c brings one of an earlier release up to date, store_wal.c the
+ * log beside it. Nobody else includes this. */
 #ifndef SLUICE_DOORS_QUEUE_STORE_STORE_INTERNAL_H
 #define SLUICE_DOORS_QUEUE_STORE_STORE_INTERNAL_H
 
@@ -83,6 +84,10 @@ struct store {
 /* -errno for what SQLite says last about `store`, with a text that begins with `doing`. Damage and
  * a failed fsync make the store broken. */
 int store_fail(struct store *store, const char *doing, struct err *err);
+int store_exec(struct store *store, const char *sql, const char *doing, struct err *err);
+/* Of an earlier release: what is new is added in one transaction, and its own release refuses it
+ * from then on. */
+int store_upgrade(struct store *store, int version, struct err *err);
 /* Makes all statements: what is wrong with the tables shows before anything is done with them. */
 int store_prepare(struct store *store, struct err *err);
 /* One of them, without values. It is made again if store_give_back() has taken it; without memory

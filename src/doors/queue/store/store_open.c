@@ -27,7 +27,7 @@ static const char store_schema[] =
     " attempt INTEGER NOT NULL DEFAULT 0, submitted_ns INTEGER NOT NULL,"
     " started_ns INTEGER NOT NULL DEFAULT 0, ended_ns INTEGER, exit_code INTEGER,"
     " signal INTEGER NOT NULL DEFAULT 0, killed_leftovers INTEGER NOT NULL DEFAULT 0,"
-    " launch_failed INTEGER NOT NULL DEFAULT 0, resources TEXT, wants TEXT NOT NULL DEFAULT '',"
+    " launch_failed INTEGER NOT NULL DEFAULT 0, resources TEXT, wanted BLOB NOT NULL DEFAULT x'',"
     " array_id INTEGER NOT NULL DEFAULT 0, array_index INTEGER NOT NULL DEFAULT 0,"
     " failed_attempts INTEGER NOT NULL DEFAULT 0, not_before_ns INTEGER NOT NULL DEFAULT 0,"
     " forget_ns INTEGER, UNIQUE(uid, key))%s%s;"
@@ -44,7 +44,7 @@ static const char store_schema[] =
 
 /* -- settings of a connection -------------------------------------------------------------------*/
 
-static int store_exec(struct store *store, const char *sql, const char *doing, struct err *err)
+int store_exec(struct store *store, const char *sql, const char *doing, struct err *err)
 {
 	return sqlite3_exec(store->db, sql, NULL, NULL, NULL) == SQLITE_OK
 		   ? 0
@@ -274,49 +274,6 @@ static int store_check_header(struct store *store, uint32_t *out_pages, struct e
 
 	*out_pages = store_header_u32(header, 28);
 	return 0;
-}
-
-/* Of an earlier release: what is new is added in one transaction, and its own release refuses it
- * from then on. */
-static int store_upgrade(struct store *store, int version, struct err *err)
-{
-	static const char doing[] = "bringing the store of an earlier release up to date";
-
-	static const char *const steps[STORE_VERSION] = {
-	    [1] = "ALTER TABLE jobs ADD COLUMN resources TEXT",
-	    [2] = "ALTER TABLE jobs ADD COLUMN wants TEXT NOT NULL DEFAULT '';"
-		  "ALTER TABLE jobs ADD COLUMN array_id INTEGER NOT NULL DEFAULT 0;"
-		  "ALTER TABLE jobs ADD COLUMN array_index INTEGER NOT NULL DEFAULT 0;"
-		  "ALTER TABLE jobs ADD COLUMN failed_attempts INTEGER NOT NULL DEFAULT 0;"
-		  "ALTER TABLE jobs ADD COLUMN not_before_ns INTEGER NOT NULL DEFAULT 0;"
-		  "ALTER TABLE jobs ADD COLUMN forget_ns INTEGER;"
-		  "CREATE INDEX jobs_by_array ON jobs(array_id) WHERE array_id > 0;"
-		  "CREATE INDEX jobs_by_forget ON jobs(forget_ns) WHERE forget_ns IS NOT NULL;"
-		  "ALTER TABLE attempts ADD COLUMN reason TEXT NOT NULL DEFAULT '';"
-		  "ALTER TABLE attempts ADD COLUMN reason_text TEXT;"
-		  "ALTER TABLE attempts ADD COLUMN exit_code INTEGER",
-	    /* A text from before may name a command, unless these are what it is about. */
-	    [3] = "ALTER TABLE jobs ADD COLUMN reason_detail TEXT;"
-		  "UPDATE jobs SET reason_detail = reason_text, reason_text = NULL"
-		  " WHERE reason NOT IN ('ExitCode', 'Signal', 'User', 'DependencyFailed')",
-	};
-	char last[64];
-
-	if (version == STORE_VERSION)
-		return 0;
-
-	int rc = store_exec(store, "BEGIN IMMEDIATE", doing, err);
-	for (int step = version; rc == 0 && step < STORE_VERSION; step++) {
-		rc = store_exec(store, steps[step], doing, err);
-	}
-
-	(void)snprintf(last, sizeof(last), "PRAGMA user_version = %d; COMMIT", STORE_VERSION);
-	if (rc == 0)
-		rc = store_exec(store, last, doing, err);
-	if (rc < 0)
-		(void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
-
-	return rc;
 }
 
 static int store_check_version(struct store *store, struct err *err)

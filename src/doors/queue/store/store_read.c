@@ -78,8 +78,9 @@ static uint32_t row_u32(struct store_row *row, enum store_column column)
 static void store_row_wants(struct store_row *row, struct wants *out)
 {
 	struct err err = {.code = 0};
-	const char *text = row_text(row, COLUMN_WANTS);
-	int rc = text ? wants_parse(text, strlen(text), out, &err) : -EINVAL;
+	const void *bytes = sqlite3_column_blob(row->statement, COLUMN_WANTS);
+	int length = sqlite3_column_bytes(row->statement, COLUMN_WANTS);
+	int rc = bytes || length == 0 ? wants_parse(bytes, (size_t)length, out, &err) : -ENOMEM;
 	row->out_of_memory = row->out_of_memory || rc == -ENOMEM;
 	row->is_bad = row->is_bad || rc < 0;
 }

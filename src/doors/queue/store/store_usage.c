@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/parse.h"
 #include "doors/queue/store/store_internal.h"
 
 enum {
@@ -35,41 +35,23 @@ struct usage_table {
 	bool last_failed;
 };
 
-/* The value of a line "NAME=VALUE" of the wants; its length. NULL: there is none. Parsing all of
- * them, 100,000 times, is what most of the time would go into. */
-static const char *usage_want(const char *wants, const char *name, size_t *out_length)
-{
-	size_t length = strlen(name);
-
-	for (const char *line = wants; line && *line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (strncmp(line, name, length) == 0 && line[length] == '=') {
-			*out_length = strcspn(line + length + 1, "\n");
-			return line + length + 1;
-		}
-	}
-
-	return NULL;
-}
-
-static uint32_t usage_hash(uid_t uid, const char *project, size_t length)
+static uint32_t usage_hash(uid_t uid, const char *project)
 {
 	uint32_t hash = UINT32_C(2166136261) ^ (uint32_t)uid;
-	for (size_t i = 0; i < length; i++)
-		hash = (hash ^ (unsigned char)project[i]) * UINT32_C(16777619);
+	for (; *project; project++)
+		hash = (hash ^ (unsigned char)*project) * UINT32_C(16777619);
 	return hash * UINT32_C(2654435761) >> 8;
 }
 
-static int usage_find(struct usage_table *table, uid_t uid, const char *project, size_t length,
+static int usage_find(struct usage_table *table, uid_t uid, const char *project,
 		      struct store_use **out, struct err *err)
 {
 	struct store_usage *usage = table->usage;
-	uint32_t at = usage_hash(uid, project, length) % USAGE_PLACES;
+	uint32_t at = usage_hash(uid, project) % USAGE_PLACES;
 
 	for (; table->place[at] > 0; at = (at + 1) % USAGE_PLACES) {
 		struct store_use *use = &usage->items[table->place[at] - 1];
-		if (use->uid == uid && strncmp(use->project, project, length) == 0 &&
-		    use->project[length] == '\0') {
+		if (use->uid == uid && strcmp(use->project, project) == 0) {
 			*out = use;
 			return 0;
 		}
@@ -82,7 +64,7 @@ static int usage_find(struct usage_table *table, uid_t uid, const char *project,
 
 	struct store_use *use = &usage->items[usage->count++];
 	*use = (struct store_use){.uid = uid};
-	memcpy(use->project, project, length);
+	(void)snprintf(use->project, sizeof(use->project), "%s", project); /* fits */
 	table->place[at] = (uint16_t)usage->count;
 	*out = use;
 
@@ -104,18 +86,16 @@ static uint64_t usage_ms(sqlite3_stmt *query, const struct store_usage_window *w
 static int usage_row(struct usage_table *table, sqlite3_stmt *query,
 		     const struct store_usage_window *window, struct err *err)
 {
-	const char *wants = (const char *)sqlite3_column_text(query, USAGE_WANTS);
-	size_t project_length = 0, cpu_length = 0;
-	const char *project = usage_want(wants, "project", &project_length);
-	const char *cpu = usage_want(wants, "cpu_milli", &cpu_length);
-	uint64_t cpu_milli = 0;
+	const void *bytes = sqlite3_column_blob(query, USAGE_WANTS);
+	int length = sqlite3_column_bytes(query, USAGE_WANTS);
+	struct wants wants _cleanup_wants_;
 	struct store_use *use = NULL;
 
-	if (project_length >= WANTS_NAME_MAX)
-		project_length = WANTS_NAME_MAX - 1;
-
-	int rc = usage_find(table, (uid_t)sqlite3_column_int64(query, USAGE_UID),
-			    project ? project : "", project_length, &use, err);
+	wants_init(&wants);
+	int rc = bytes || length == 0 ? wants_parse(bytes, (size_t)length, &wants, err) : -ENOMEM;
+	if (rc == 0)
+		rc = usage_find(table, (uid_t)sqlite3_column_int64(query, USAGE_UID),
+				wants.project ? wants.project : "", &use, err);
 	if (rc < 0)
 		return rc;
 
@@ -124,11 +104,11 @@ static int usage_row(struct usage_table *table, sqlite3_stmt *query,
 	uint64_t numerator = (uint64_t)sqlite3_column_int64(query, USAGE_NUMERATOR);
 	uint64_t denominator = (uint64_t)sqlite3_column_int64(query, USAGE_DENOMINATOR);
 	uint64_t wall_ms = usage_ms(query, window);
-	bool has_cpu = cpu && parse_u64_span(cpu, cpu_length, 1, UINT32_MAX, &cpu_milli) == 0;
+	uint64_t cpu_milli = wants.cpu_milli;
 	bool is_new = job != table->last_job;
 
 	use->jobs += is_new;
-	use->cpu_jobs += is_new && has_cpu;
+	use->cpu_jobs += is_new && cpu_milli > 0;
 	use->failed += sqlite3_column_int(query, USAGE_FAILED) != 0;
 	use->wall_ms += wall_ms;
 	use->gpu_ms += numerator > 0 && denominator > 0 ? wall_ms * gpus * numerator / denominator

@@ -36,7 +36,7 @@ static int add_job(const struct jobfile_job *job, const char *name,
 	buf_init(&text, 1 << 20);
 	int rc = run_job_make(job, name, options, environment_of, &made, err);
 	if (rc == 0)
-		rc = run_job_show(&made.request.spec, &text);
+		rc = run_job_show(&made.request, &text);
 	json_t *json = rc == 0 ? json_loads(buf_text(&text), 0, NULL) : NULL;
 	char *pretty = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
 	if (rc == 0 && !pretty)
@@ -230,7 +230,7 @@ static void test_export_round_trip(void **state)
 	buf_init(&yaml, 1 << 20);
 	buf_init(&after, 1 << 20);
 	if (run_request_make(&options, argv, environment_of, &request, &err) < 0 ||
-	    run_job_show(&request.spec, &before) < 0 || run_export(&request.spec, &yaml, &err) < 0)
+	    run_job_show(&request, &before) < 0 || run_export(&request, &yaml, &err) < 0)
 		fail_msg("%s", err.text);
 	run_request_done(&request);
 	assert_int_equal(results(buf_text(&yaml), yaml.length, "f", &run_defaults, &after), 0);
@@ -252,7 +252,7 @@ static void test_export_refused(void **state)
 	_cleanup_buf_ struct buf yaml;
 	buf_init(&yaml, 1 << 20);
 	assert_int_equal(run_request_make(&options, argv, environment_of, &request, &err), 0);
-	assert_int_equal(run_export(&request.spec, &yaml, &err), -EINVAL);
+	assert_int_equal(run_export(&request, &yaml, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "a job without --image"));
 	run_request_done(&request);
 }

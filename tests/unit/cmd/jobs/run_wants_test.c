@@ -15,10 +15,10 @@ static const struct run_options plain = {.busy_outsiders = RUN_OUTSIDERS_NOT_GIV
 
 static void test_nothing(void **state)
 {
-	char *text = NULL;
-	uint32_t array = 0;
-	assert_int_equal(run_wants_text(&plain, &text, &array, NULL), 0);
-	assert_null(text);
+	const struct wants nothing = {.priority = 0};
+	struct wants wants;
+	assert_int_equal(run_wants_make(&plain, &wants, NULL), 0);
+	assert_true(wants_are_equal(&wants, &nothing));
 }
 
 static void test_all(void **state)
@@ -31,21 +31,17 @@ static void test_all(void **state)
 	options.prefer = "1,0";
 	options.gpu_type = "*A100*";
 	options.busy_outsiders = RUN_OUTSIDERS_SHARE;
-	char *text = NULL;
-	uint32_t array = 0;
-	struct err err = {0};
-	assert_int_equal(run_wants_text(&options, &text, &array, &err), 0);
-	assert_string_equal(text, "priority=-7\n"
-				  "cpu_milli=1500\n"
-				  "mem_bytes=4096\n"
-				  "gpu_memory_bytes=80\n"
-				  "outsiders=3\n"
-				  "prefer=1,0\n"
-				  "gpu_type=*A100*\n");
+	const struct wants wanted = {.priority = -7,
+				     .cpu_milli = 1500,
+				     .mem_bytes = 4096,
+				     .gpu_memory_bytes = 80,
+				     .outsiders = WANTS_OUTSIDERS_SHARE,
+				     .prefer = (char *)"1,0",
+				     .gpu_type = (char *)"*A100*"};
 	struct wants wants;
-	assert_int_equal(wants_parse(text, strlen(text), &wants, &err), 0);
+	assert_int_equal(run_wants_make(&options, &wants, NULL), 0);
+	assert_true(wants_are_equal(&wants, &wanted));
 	wants_done(&wants);
-	free(text);
 }
 
 static void test_outsiders(void **state)
@@ -108,12 +104,11 @@ static void test_refused(void **state)
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct err err = {0};
-		char *text = NULL;
-		uint32_t array = 0;
-		assert_int_equal(run_wants_text(&cases[i].options, &text, &array, &err), -EINVAL);
+		struct wants wants;
+		assert_int_equal(run_wants_make(&cases[i].options, &wants, &err), -EINVAL);
 		if (!strstr(err.text, cases[i].says))
 			fail_msg("'%s' instead of '%s'", err.text, cases[i].says);
-		assert_null(text);
+		wants_done(&wants);
 	}
 }
 
@@ -122,10 +117,9 @@ static int make(void *context)
 	struct run_options options = plain;
 	options.prefer = "1,0";
 	options.gpu_type = "*A100*";
-	char *text = NULL;
-	uint32_t array = 0;
-	int rc = run_wants_text(&options, &text, &array, NULL);
-	free(text);
+	struct wants wants;
+	int rc = run_wants_make(&options, &wants, NULL);
+	wants_done(&wants);
 	return rc;
 }
 

@@ -300,11 +300,11 @@ static void test_another_version(void **state)
 {
 	(void)state;
 	struct scene scene = scene_make(1, false);
-	change(scene.place.path, "PRAGMA user_version = 5");
-	check_refused(&scene, -EPROTONOSUPPORT, "version 5");
+	change(scene.place.path, "PRAGMA user_version = 6");
+	check_refused(&scene, -EPROTONOSUPPORT, "version 6");
 	change(scene.place.path, "PRAGMA user_version = 0");
 	check_refused(&scene, -EUCLEAN, "version 0");
-	change(scene.place.path, "PRAGMA user_version = 4; DELETE FROM meta");
+	change(scene.place.path, "PRAGMA user_version = 5; DELETE FROM meta");
 	check_refused(&scene, -EUCLEAN, "next id");
 	change(scene.place.path, "INSERT INTO meta VALUES('next_id', 2); DROP TABLE specs");
 	check_refused(&scene, -EUCLEAN, "specs");
