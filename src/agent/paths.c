@@ -10,13 +10,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 
 #define PATHS_SYSTEM_RUNTIME "/run/sluice"
 #define PATHS_SYSTEM_STATE   "/var/lib/sluice"
-#define PATHS_SOCKET_NAME    "agent.sock"
-#define PATHS_CONFIG_NAME    "sluice/config.yaml"
+/* Where systemd notes that the service is enabled. */
+#define PATHS_SYSTEM_UNIT "/etc/systemd/system/multi-user.target.wants/sluice.service"
+#define PATHS_SOCKET_NAME "agent.sock"
+#define PATHS_CONFIG_NAME "sluice/config.yaml"
 
 /* The value of a variable; NULL when it is not set or empty. */
 static const char *paths_variable(const char *name)
@@ -28,6 +31,14 @@ static const char *paths_variable(const char *name)
 static const char *paths_chosen(const char *given, const char *variable)
 {
 	return given && *given ? given : paths_variable(variable);
+}
+
+/* NULL: none was named, or just that it is to be this user's own. */
+static const char *paths_socket(const char *given, bool *out_is_own)
+{
+	const char *socket = paths_chosen(given, "SLUICE_SOCKET");
+	*out_is_own = socket && strcmp(socket, AGENT_PATHS_OWN) == 0;
+	return *out_is_own ? NULL : socket;
 }
 
 /* An agent may leave the directory in which it was started: relative names are of that one. */
@@ -154,7 +165,8 @@ int agent_paths_find(const struct agent_paths_given *given, struct agent_paths *
 	struct agent_paths paths = {.is_system = geteuid() == 0};
 	const char *state = paths_chosen(given->state_dir, "SLUICE_STATE_DIR");
 	const char *runtime = paths_chosen(given->runtime_dir, "SLUICE_RUNTIME_DIR");
-	const char *socket = paths_chosen(given->socket, "SLUICE_SOCKET");
+	bool is_own;
+	const char *socket = paths_socket(given->socket, &is_own);
 	int rc;
 
 	if (state)
@@ -210,14 +222,17 @@ static int paths_connect(const char *path, struct err *err)
 
 int agent_paths_client(const char *given, char out[FILE_PATH_MAX], struct err *err)
 {
-	const char *socket = paths_chosen(given, "SLUICE_SOCKET");
-	bool is_named = socket || paths_variable("SLUICE_RUNTIME_DIR");
-	const struct agent_paths_given by_user = {.socket = socket};
+	bool is_own;
+	const char *socket = paths_socket(given, &is_own);
+	bool is_named = is_own || socket || paths_variable("SLUICE_RUNTIME_DIR");
+	const struct agent_paths_given by_user = {.socket = given};
 	struct agent_paths paths;
 	char system[FILE_PATH_MAX] = PATHS_SYSTEM_RUNTIME "/" PATHS_SOCKET_NAME;
 
-	if (!is_named && paths_connect(system, NULL) == 0)
-		return file_path(out, err, "%s", system);
+	if (!is_named && (paths_connect(system, NULL) == 0 || agent_paths_machine_has_agent())) {
+		(void)file_path(out, NULL, "%s", system); /* short */
+		return paths_connect(system, err);
+	}
 
 	int rc;
 
@@ -234,6 +249,19 @@ int agent_paths_client(const char *given, char out[FILE_PATH_MAX], struct err *e
 		rc = paths_check_socket(out, socket != NULL, err);
 
 	return rc < 0 ? rc : paths_connect(out, err);
+}
+
+bool agent_paths_machine_has_agent(void)
+{
+	static const char *const chosen[] = {"SLUICE_SOCKET", "SLUICE_RUNTIME_DIR",
+					     "SLUICE_STATE_DIR"};
+	for (size_t i = 0; i < array_length(chosen); i++)
+		if (paths_variable(chosen[i]))
+			return false;
+
+	return file_exists(PATHS_SYSTEM_UNIT) ||
+	       (file_exists(PATHS_SYSTEM_STATE "/queue.db") &&
+		!file_exists(PATHS_SYSTEM_STATE "/" AGENT_PATHS_ON_DEMAND));
 }
 
 bool agent_paths_is_on_demand(void)

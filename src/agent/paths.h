@@ -48,11 +48,24 @@ int agent_paths_config(const char *given, char out[FILE_PATH_MAX], struct err *e
 
 /*
  * The socket that a client uses: given, $SLUICE_SOCKET, that of $SLUICE_RUNTIME_DIR; else the
- * system's if something listens there, else the user's. `out` is filled in any case where there is
+ * system's if something listens there or agent_paths_machine_has_agent(), else the user's
+ * (AGENT_PATHS_OWN: the user's at once). `out` is filled in any case where there is
  * a place for it, with the one that this user would start. 0; -ECONNREFUSED when none answers,
  * -EACCES when one is there and this user may not connect; as agent_paths_find().
  */
 int agent_paths_client(const char *given, char out[FILE_PATH_MAX], struct err *err);
+
+/* As a socket that is given, or $SLUICE_SOCKET: that of this user's own agent, also where the
+ * machine has one. */
+#define AGENT_PATHS_OWN "own"
+
+/*
+ * Whether this machine has an agent for everybody, also while none answers: root's has had a queue
+ * here and is not one that ends when it is idle, or its service is enabled. Then nobody starts
+ * another one unasked, for its jobs would stand in no order with those of others. False where
+ * somebody has chosen other places ($SLUICE_SOCKET, $SLUICE_RUNTIME_DIR, $SLUICE_STATE_DIR).
+ */
+bool agent_paths_machine_has_agent(void);
 
 /* In the state directory while its agent is one that ends when it is idle: to know the jobs that it
  * had, it is started again. */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/paths.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -210,6 +211,51 @@ static int run_submit(struct run *run, Sluice__V1__SubmitReply **out, struct err
 	}
 }
 
+/* The machine's agent is being restarted, or somebody has stopped it. One of our own would be
+ * another queue. 0 once it answers, else as agent_call_reopen(), or what ended the waiting. */
+static int run_await_agent(struct run *run, struct err *err)
+{
+	const struct run_options *options = run->options;
+	uint64_t wait_ns = options->wait_timeout_ns ? options->wait_timeout_ns : UINT64_MAX;
+	uint64_t until_ns = clock_after_ns(loop_now_ns(run->agent.loop), wait_ns);
+	int rc = run_watch_signals(run, err);
+
+	if (rc == 0 && options->no_wait)
+		return err_set(err, -EAGAIN,
+			       "the machine's agent does not answer, and would have "
+			       "to be waited for");
+
+	if (rc == 0 && !options->quiet)
+		run_say(run, "waiting for the machine's agent, which does not answer "
+			     "('systemctl status sluice' says why); --own starts one of your own, "
+			     "whose jobs stand in no order with those of others");
+
+	while (rc == 0) {
+		rc = loop_pass(run->agent.loop, RUN_AGAIN_NS, err);
+		if (rc == 0 && (run->interrupts || run->stop_signal))
+			return err_set(err, -EINTR, "nothing was submitted");
+		if (rc == 0 && loop_now_ns(run->agent.loop) > until_ns)
+			return err_set(err, -ETIMEDOUT,
+				       "the machine's agent did not answer within "
+				       "the time of --wait-timeout");
+		if (rc < 0 || agent_call_reopen(&run->agent, &run->how, err) == 0)
+			break;
+	}
+
+	return rc;
+}
+
+/* What a shell gets after run_connect() or run_submit() failed with `rc`. */
+static int run_exit_of(const struct run *run, int rc)
+{
+	if (run->stop_signal)
+		return 128 + run->stop_signal;
+	if (run->interrupts)
+		return RUN_EXIT_INTERRUPTED;
+	return rc == -EAGAIN ? (int)CMD_EXIT_WOULD_WAIT
+			     : (int)agent_call_exit_code(&run->agent, rc);
+}
+
 /* 0 or the exit code after an error was printed. */
 static int run_connect(struct run *run)
 {
@@ -219,7 +265,8 @@ static int run_connect(struct run *run)
 		return 0; /* it was before */
 
 	bool may_start = run->options->socket == NULL && !run->options->dry_run;
-	run->how = (struct agent_call_options){.socket = run->options->socket,
+	const char *socket = run->options->own ? AGENT_PATHS_OWN : run->options->socket;
+	run->how = (struct agent_call_options){.socket = socket,
 					       .may_start = may_start,
 					       .path = run->options->quiet ? NULL : run->call->path,
 					       .closed = run_on_closed,
@@ -229,10 +276,12 @@ static int run_connect(struct run *run)
 	/* One that died just now may come back: run_submit() waits for it. */
 	if (rc == 0 || (run->agent.was_connected && run_is_broken(run, rc)))
 		rc = run_watch_signals(run, &err);
+	else if (run->agent.is_away && !run->options->dry_run)
+		rc = run_await_agent(run, &err);
 	else if (rc == -ECONNREFUSED && run->options->dry_run)
 		(void)err_wrap(&err, "--dry-run starts none");
 
-	return rc < 0 ? cmd_fail(run->call, agent_call_exit_code(&run->agent, rc), &err) : 0;
+	return rc < 0 ? cmd_fail(run->call, run_exit_of(run, rc), &err) : 0;
 }
 
 /* As above. `file`: job `index` of it is asked for; NULL: that of the command line. */
@@ -249,16 +298,10 @@ static int run_ask(struct run *run, const struct run_request *asked, const struc
 	if (rc == 0)
 		return 0;
 
-	exit_code = agent_call_exit_code(&run->agent, rc);
-	if (run->stop_signal)
-		exit_code = 128 + run->stop_signal;
-	else if (run->interrupts)
-		exit_code = RUN_EXIT_INTERRUPTED;
-
 	if (file)
 		run_file_blame(file, index, &err);
 
-	return cmd_fail(run->call, exit_code, &err);
+	return cmd_fail(run->call, run_exit_of(run, rc), &err);
 }
 
 /* --- while it runs ---------------------------------------------------------------------------- */
@@ -828,7 +871,8 @@ static const struct cmd_exit_row run_exits[] = {
     {CMD_EXIT_USAGE, "wrong command line, or a GPU that does not exist"},
     {CMD_EXIT_DATA, "--key was used for another command; or the file of --file or --lines is "
 		    "wrong, with its line"},
-    {CMD_EXIT_UNAVAILABLE, "no agent answers and none could be started"},
+    {CMD_EXIT_UNAVAILABLE, "no agent answers and none could be started; one of the machine is "
+			   "waited for"},
     {CMD_EXIT_CANNOT_WRITE, "the agent cannot write its state: nothing was accepted; or the "
 			    "command exited with 0, and its output or the report was not kept; "
 			    "or a job's number cannot be written: then it is said as an error"},

@@ -364,6 +364,11 @@ const struct option_row run_rows[] = {
      .kind = OPTION_FLAG,
      .help = "say which GPUs the job got and how it ended",
      OPTION_FIELD(struct run_options, verbose)},
+    {.name = "own",
+     .kind = OPTION_FLAG,
+     .help = "let an agent of this user's own run it, which is started where none answers: its "
+	     "jobs stand in no order with those of others; 'sluice jobs --socket own' shows them",
+     OPTION_FIELD(struct run_options, own)},
     AGENT_CALL_SOCKET_ROW(struct run_options),
     {0},
 };

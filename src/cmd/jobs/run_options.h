@@ -47,7 +47,7 @@ struct run_options {
 	struct option_list after, after_ok;
 	uint32_t retries;
 	bool hold, retry_lost;
-	bool pty, detach, no_wait, dry_run, quiet, verbose;
+	bool own, pty, detach, no_wait, dry_run, quiet, verbose;
 	bool host, oversubscribe, export;
 	uint32_t worker_command; /* place among the option's words: ask, skip */
 	int64_t priority;

@@ -334,6 +334,8 @@ static int run_request_check(const struct run_options *options, struct err *err)
 	if (options->detach && (options->wait_timeout_ns || options->report))
 		return err_set(err, -EINVAL, "--detach does not wait: leave out %s",
 			       options->report ? "--report" : "--wait-timeout");
+	if (options->own && options->socket)
+		return err_set(err, -EINVAL, "--own and --socket exclude each other");
 	if (options->quiet && options->verbose)
 		return err_set(err, -EINVAL, "--quiet and --verbose exclude each other");
 

@@ -117,8 +117,9 @@ enum cmd_exit agent_call_exit_code(const struct agent_call *agent, int rc)
 static bool agent_call_may_start(const struct agent_call *agent,
 				 const struct agent_call_options *options)
 {
-	bool may = options->may_start ||
-		   (options->may_wake && !options->socket && agent_paths_is_on_demand());
+	bool is_unnamed = !options->socket || strcmp(options->socket, AGENT_PATHS_OWN) == 0;
+	bool may =
+	    options->may_start || (options->may_wake && is_unnamed && agent_paths_is_on_demand());
 	return may && (!agent->was_connected ||
 		       loop_now_ns(agent->loop) - agent->lost_ns >= AGENT_CALL_START_AFTER_NS);
 }
@@ -137,7 +138,12 @@ int agent_call_reopen(struct agent_call *agent, const struct agent_call_options 
 	agent->client = wire_client_free(agent->client);
 
 	int rc = agent_paths_client(options->socket, agent->socket, err);
-	if (rc == -ECONNREFUSED && agent_call_may_start(agent, options)) {
+	agent->is_away = rc == -ECONNREFUSED && !options->socket && agent_paths_machine_has_agent();
+	if (agent->is_away) {
+		return err_set(err, rc,
+			       "the machine's agent does not answer: whoever administers it can "
+			       "say why ('systemctl status sluice')");
+	} else if (rc == -ECONNREFUSED && agent_call_may_start(agent, options)) {
 		rc = agent_start(options->socket, options->path, AGENT_CALL_START_NS, err);
 		if (rc == 0)
 			rc = agent_paths_client(options->socket, agent->socket, err);

@@ -56,7 +56,8 @@ enum agent_call_method {
 
 struct agent_call_options {
 	const char *socket; /* --socket; NULL: as agent_paths_client() finds it */
-	bool may_start;	    /* when none answers: start one in the background */
+	bool may_start;	    /* when none answers, and the machine has none: start one in the
+			       background */
 	bool may_wake;	    /* the same where this user's was one that ends when it is idle: it has
 			       the jobs of before */
 	const char *path;   /* of the command ("sluice run"): to say that one is started; NULL:
@@ -72,6 +73,8 @@ struct agent_call {
 	char socket[FILE_PATH_MAX]; /* "": not even known */
 	struct wire_result result;  /* of the last question */
 	bool was_connected;
+	bool is_away; /* the last opening failed, and it is the machine's agent that does not
+			 answer */
 	uint64_t
 	    lost_ns; /* then: when agent_call_reopen() was first told that it is not any more */
 };
@@ -83,7 +86,7 @@ struct agent_call {
 	{                                                                                          \
 		.name = "socket", .kind = OPTION_PATH, .value = "PATH",                            \
 		.help = "the agent's socket (default: $SLUICE_SOCKET, else the machine's, else "   \
-			"this user's)",                                                            \
+			"this user's); own: this user's",                                          \
 		OPTION_FIELD(type, socket)                                                         \
 	}
 
