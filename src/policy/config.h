@@ -203,6 +203,7 @@ struct config_jobs {
 	uint32_t minimum_isolation;	    /* enum config_isolation */
 	uint32_t order;			    /* enum config_order */
 	uint32_t limit_pending, limit_gpus; /* 0: any number */
+	uint64_t reserve_after_ns;	    /* SCHEMA_FOREVER: nothing is reserved */
 	uint64_t default_time_ns;	    /* SCHEMA_FOREVER: none */
 	uint64_t retention_ns;		    /* SCHEMA_FOREVER: for ever */
 	uint32_t retention_jobs;

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that are held, that wait for others, that are tried again, and arrays: as a user asks for them."""
 
+import os
+import time
+
+import pytest
+
 from conftest import wait_until
 
 
@@ -115,3 +120,33 @@ def test_drain_and_gc(machine):
     machine.job_in(waits, "Succeeded")
     machine.run("sluice", "cancel", "--now", runs).ok()
     assert "forgotten" in machine.run("sluice", "jobs", "gc").ok().out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="jobs of several users need root")
+def test_a_wide_job_starts_while_others_stream_narrow_ones(machine):
+    """Seven users always have a job of one GPU that waits; another has one GPU and asks for four."""
+    machine.start("dgx-a100")
+    config = machine.directory / "config.yaml"
+    config.write_text("sluice: {jobs: {reserveAfter: 1500ms}}")
+    machine.agent("--config", config)
+
+    def ask(uid, *words):
+        return int(machine.run("sluice", "run", "-d", *words, user=uid, group=uid, extra_groups=[], cwd="/").ok().out)
+
+    holds = ask(4000, "--gpus", "1", "--", "sleep", "1000")
+    streams = [ask(4001 + i, "--gpus", "1", "--array", "60", "--", "sleep", "0.3") for i in range(7)]
+    machine.job_in(f"{streams[-1]}.0", "Running")
+    wide = ask(4000, "--gpus", "4", "--", "sleep", "1000")
+    reason = wait_until(lambda: (job := machine.job(wide))["state"] == "Running" or "reserved" in (job["reason_text"] or "") and job)
+    reserved = time.time()
+    if reason is not True:
+        assert reason["reason"] == "WaitingForGPU" and "reserved, have " in reason["reason_text"], reason
+    began = machine.job_in(wide, "Running")["attempt"]["started_unix"]
+
+    ends = [machine.job(f"{stream}.59")["state"] for stream in streams]
+    assert "Pending" in ends, ends  # there would have been enough that are narrower
+    machine.run("sluice", "cancel", *streams).ok()
+    rows = machine.run("sluice", "jobs", "--all", "--output", "json").ok().json["jobs"]
+    starts = {row["id"]: (row["attempt"] or {}).get("started_unix") or 0 for row in rows}
+    passed = [job for job, start in starts.items() if job not in (holds, wide) and reserved < start < began]
+    assert not passed, passed

@@ -476,6 +476,8 @@ struct life {
 	uid_t user[GPUS];
 	bool had_turn;
 	uint64_t step;
+	uint64_t due;	/* the step from which on what becomes free is reserved; UINT64_MAX: none */
+	uint64_t until; /* when all that ran in that step has ended */
 	struct launch_grant grants[GPUS];
 };
 
@@ -499,7 +501,7 @@ static void life_decide(const struct job *job, struct schedule_decision *decisio
  */
 static void round_life(struct world *world)
 {
-	struct life life = {.wide_waits = 0};
+	struct life life = {.due = chance(50) ? 5 + random_below(20) : UINT64_MAX};
 	do {
 		memset(world, 0, sizeof(*world));
 		world_machine(world);
@@ -533,8 +535,14 @@ static void round_life(struct world *world)
 		}
 		/* It comes when the machine is busy. */
 		if (life.step > 3)
-			list[job_count++] =
-			    (struct job){.id = 1, .gpus = count - 1, .has_turn = life.had_turn};
+			list[job_count++] = (struct job){.id = 1,
+							 .gpus = count - 1,
+							 .has_turn = life.had_turn,
+							 .due_ns = life.due};
+		for (uint32_t i = 0; life.step == life.due && i < count; i++)
+			if (life.is_running[i] && life.ends[i] != UINT64_MAX &&
+			    life.ends[i] > life.until)
+				life.until = life.ends[i];
 		for (uint32_t i = 0; i < 1 + random_below(count); i++)
 			list[job_count++] =
 			    (struct job){.id = id++, .uid = 1 + random_below(USERS), .gpus = 1};
@@ -542,12 +550,18 @@ static void round_life(struct world *world)
 			jobs[i] = &list[i];
 		const struct schedule_input input = {.jobs = jobs,
 						     .count = job_count,
+						     .now_ns = life.step,
 						     .running = running,
 						     .running_count = running_count,
 						     .decide = life_decide,
 						     .context = &life};
 		if (schedule_pass(&world->machine, &input, NULL) < 0)
 			exit(1);
+		/* Those that ran when it was reserved are all that it waits for. */
+		if (life.step >= life.due && life.step >= life.until && !life.wide_starts)
+			fail(world, 0,
+			     "is due since step %" PRIu64 ", and does not start in %" PRIu64,
+			     life.due, life.step);
 	}
 	world->machine.devices = NULL; /* they are the world's */
 	schedule_machine_done(&world->machine);

@@ -100,6 +100,8 @@ void queue_rules_make(const struct config *config, const struct queue_rules_mach
 	    .outsiders = rules_outsiders(jobs->busy_outsiders),
 	    .limit = {.pending = jobs->limit_pending, .gpus = jobs->limit_gpus},
 	    .minimum_isolation = rules_isolation(jobs->minimum_isolation),
+	    .reserve_after_ns =
+		jobs->reserve_after_ns == SCHEMA_FOREVER ? 0 : jobs->reserve_after_ns,
 	    .default_time_ns = jobs->default_time_ns == SCHEMA_FOREVER ? 0 : jobs->default_time_ns,
 	    .retention_ns =
 		jobs->retention_ns > INT64_MAX ? INT64_MAX : (int64_t)jobs->retention_ns,

@@ -169,9 +169,11 @@ struct queue_job {
 	struct job job; /* first: what callers are shown */
 	struct queue *queue;
 	enum queue_phase phase;
-	uint32_t failures;	/* to launch, in a row */
-	uint64_t not_before_ns; /* loop time: not started again before */
-	struct queue_run *run;	/* owned; NULL */
+	uint32_t failures;	 /* to launch, in a row */
+	uint64_t not_before_ns;	 /* loop time: not started again before */
+	uint64_t waits_since_ns; /* loop time: nothing but the machine keeps it waiting; 0: it does
+				    not wait */
+	struct queue_run *run;	 /* owned; NULL */
 	/* While it waits, an operation makes another job of it: nothing else is done with it. */
 	bool is_changing;
 	/* It is to be cancelled: for this reason (NONE: it is not), because of that job. */
@@ -440,6 +442,9 @@ void queue_member_load(struct queue *queue);
 /* GPUs that his running jobs may have as the most generous of his groups says; UINT32_MAX: any
  * number; 0: none of them says anything. */
 uint32_t queue_member_limit(const struct queue *queue, uid_t uid);
+/* When a job of his last started for which GPUs had been reserved; 0: none has. */
+uint64_t queue_member_served_ns(const struct queue *queue, uid_t uid);
+void queue_member_serve(struct queue *queue, uid_t uid, uint64_t now_ns);
 void queue_member_clear(struct queue *queue);
 
 /* queue_schedule.c */

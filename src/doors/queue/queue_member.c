@@ -17,6 +17,7 @@ enum { MEMBERS_MAX = 1024 }; /* users; those who submitted the longest ago are f
 struct queue_member {
 	struct queue_member *next;
 	uid_t uid;
+	uint64_t served_ns;
 	size_t count;
 	gid_t groups[]; /* the first is that of the process */
 };
@@ -60,7 +61,9 @@ int queue_member_note(struct queue *queue, const struct spec *spec)
 
 	if (spec->group_count > 0)
 		memcpy(member->groups + 1, spec->groups, spec->group_count * sizeof(gid_t));
-	free(queue_member_remove(queue, spec->uid));
+	struct queue_member *before = queue_member_remove(queue, spec->uid);
+	member->served_ns = before ? before->served_ns : 0;
+	free(before);
 	if (queue->member_count == MEMBERS_MAX)
 		queue_member_forget_last(queue);
 	member->next = queue->members;
@@ -70,12 +73,25 @@ int queue_member_note(struct queue *queue, const struct spec *spec)
 	return 0;
 }
 
-static const struct queue_member *queue_member_find(const struct queue *queue, uid_t uid)
+static struct queue_member *queue_member_find(const struct queue *queue, uid_t uid)
 {
-	const struct queue_member *member = queue->members;
+	struct queue_member *member = queue->members;
 	while (member && member->uid != uid)
 		member = member->next;
 	return member;
+}
+
+uint64_t queue_member_served_ns(const struct queue *queue, uid_t uid)
+{
+	const struct queue_member *member = queue_member_find(queue, uid);
+	return member ? member->served_ns : 0;
+}
+
+void queue_member_serve(struct queue *queue, uid_t uid, uint64_t now_ns)
+{
+	struct queue_member *member = queue_member_find(queue, uid);
+	if (member) /* of one who is forgotten the next job is served a little early */
+		member->served_ns = now_ns;
 }
 
 uint32_t queue_member_limit(const struct queue *queue, uid_t uid)

@@ -247,6 +247,8 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 
 	run->grants = take_ptr(decision->grants);
 	run->grant_count = decision->grant_count;
+	if (decision->was_reserved)
+		queue_member_serve(pass->queue, shown->uid, loop_now_ns(pass->queue->options.loop));
 	queue_start(job);
 }
 
@@ -270,6 +272,23 @@ static bool queue_pass_waits(struct queue_job *job, uint64_t now_ns, uint64_t *o
 	return job->not_before_ns > now_ns;
 }
 
+/*
+ * From when on GPUs are reserved for the job; 0: never. It is counted from its user's last such
+ * job, so that one who has many of them waiting does not get all that becomes free.
+ */
+static uint64_t queue_due_ns(const struct queue *queue, const struct queue_job *job)
+{
+	uint64_t after_ns = queue->rules.reserve_after_ns, from_ns = job->waits_since_ns;
+	bool is_waiting_for_others = job->job.reason == JOB_REASON_WAITING_FOR_GPU ||
+				     job->job.reason == JOB_REASON_QUEUE_ORDER;
+
+	if (job->job.gpus < 2 || after_ns == 0 || !is_waiting_for_others)
+		return 0;
+
+	uint64_t served_ns = queue_member_served_ns(queue, job->job.uid);
+	return clock_after_ns(served_ns > from_ns ? served_ns : from_ns, after_ns);
+}
+
 /* The jobs that a pass is about. Those that wait for something else are left out: they keep nobody
  * waiting. */
 static size_t queue_pass_list(struct queue *queue, const struct job **list, uint64_t *out_next_ns)
@@ -280,9 +299,17 @@ static size_t queue_pass_list(struct queue *queue, const struct job **list, uint
 	*out_next_ns = UINT64_MAX;
 	for (size_t i = 0; i < queue->count; i++) {
 		struct queue_job *job = queue->jobs[i];
-		if (job->phase != QUEUE_WAITING || job->run || job->is_changing ||
-		    queue_pass_waits(job, now_ns, out_next_ns))
+		bool is_waiting = job->phase == QUEUE_WAITING && !job->run;
+		if (is_waiting && job->is_changing)
 			continue;
+		if (!is_waiting || queue_pass_waits(job, now_ns, out_next_ns)) {
+			job->waits_since_ns = 0;
+			continue;
+		}
+
+		if (job->waits_since_ns == 0)
+			job->waits_since_ns = now_ns;
+		job->job.due_ns = queue_due_ns(queue, job);
 
 		/* Jobs of one user often come one after the other. */
 		const struct job *before = count > 0 ? list[count - 1] : NULL;
@@ -380,6 +407,7 @@ static void queue_pass_now(struct queue *queue)
 	struct queue_pass pass = {.queue = queue};
 	const struct schedule_input input = {.jobs = list,
 					     .count = count,
+					     .now_ns = loop_now_ns(queue->options.loop),
 					     .running = running,
 					     .running_count =
 						 running ? queue_pass_running(queue, running) : 0,
@@ -490,6 +518,7 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 	struct queue_trial trial = {.pass = {.queue = queue}, .job = job};
 	const struct schedule_input input = {.jobs = list,
 					     .count = count,
+					     .now_ns = loop_now_ns(queue->options.loop),
 					     .running = running,
 					     .running_count = queue_pass_running(queue, running),
 					     .who = queue_who,

@@ -329,6 +329,8 @@ static size_t schedule_say_waiting(struct schedule_state *state, const uint64_t 
 					   .want = &state->want,
 					   .kept_for = kept_for,
 					   .given_to = state->given_to,
+					   .is_reserved =
+					       schedule_order_reserves(&state->order, state->job),
 					   .who = state->input->who,
 					   .context = state->input->context};
 	size_t have = 0;
@@ -661,6 +663,7 @@ static int schedule_decide(struct schedule_state *state, size_t order, uint64_t 
 	}
 
 	rc = schedule_look(state, order, class_, out, err);
+	out->was_reserved = schedule_order_reserves(&state->order, job);
 	*user_gpus += out->grant_count;
 	return rc;
 }
@@ -719,7 +722,8 @@ static int schedule_begin(struct schedule_state *state, struct err *err)
 	}
 
 	return schedule_order_make(input->jobs, input->count,
-				   rules ? rules->order : RULES_ORDER_FIFO, &state->order, err);
+				   rules ? rules->order : RULES_ORDER_FIFO, input->now_ns,
+				   &state->order, err);
 }
 
 int schedule_pass(struct schedule_machine *machine, const struct schedule_input *input,

@@ -13,6 +13,10 @@
  * starts it comes before all others of its priority. Otherwise users who always have fewer GPUs
  * could take what it is waiting for, one by one, for ever.
  *
+ * Neither is enough for a job of several GPUs whose user has some already, while others come one by
+ * one who have none. So of each priority the one that is due first (due_ns of struct job) has what
+ * becomes free reserved: it comes before all others of its priority, as if it had a turn.
+ *
  * What is kept can be taken nevertheless (backfilled) by a job that says how long it runs, if it
  * ends no later than the earliest moment at which what is kept is enough for the job that keeps
  * it: when enough of the jobs that are there now have run as long as they said. A job that says
@@ -145,9 +149,10 @@ struct schedule_decision {
 	struct launch_grant *grants; /* freed after the call unless it is taken (set to NULL) */
 	size_t grant_count;
 	enum job_reason reason; /* why not */
-	const char *text; /* for the brackets, "" with `start`: what is missing and who has it;
-			     shorter than JOB_REASON_MAX; borrowed during the call */
-	bool has_turn;	  /* to be handed back in struct job in the next pass */
+	const char *text;  /* for the brackets, "" with `start`: what is missing and who has it;
+			      shorter than JOB_REASON_MAX; borrowed during the call */
+	bool was_reserved; /* what it got, or will get, was or is reserved for it */
+	bool has_turn;	   /* to be handed back in struct job in the next pass */
 };
 
 /* A job that has devices, or a part of the amounts. The machine knows its slots and pools already.
@@ -165,6 +170,7 @@ struct schedule_running {
 struct schedule_input {
 	const struct job *const *jobs; /* borrowed; those that wait, ordered by id */
 	size_t count;
+	uint64_t now_ns;			/* as due_ns of the jobs */
 	const struct schedule_running *running; /* borrowed */
 	size_t running_count;
 	/* Names the holder of a device for the reasons ("job 12 of alice"; of a shared one all of

@@ -216,10 +216,12 @@ struct schedule_view {
 	const struct schedule_want *want;
 	const uint64_t *kept_for; /* of each device: the first waiting job that keeps it; 0: none */
 	const uint64_t *given_to; /* of each device: the last job that got it in this pass; or 0 */
+	bool is_reserved;	  /* what becomes free is for this job */
 	const char *(*who)(const char *uuid, void *context);
 	void *context;
 };
-/* "have 1, need 2; GPU 3: job 12 of alice": all devices that are not to be had. */
+/* "have 1, need 2; GPU 3: job 12 of alice", perhaps "reserved, " before it: all devices that are
+ * not to be had. */
 void schedule_reason_waiting(const struct schedule_view *view, size_t have,
 			     char out[JOB_REASON_MAX]);
 /* "GPU 3, pid 4711, bob" or "GPU 3, lost": the devices that are as `use` says; behind both

@@ -11,7 +11,7 @@
 
 enum order_limits {
 	/* Each priority, with and without a turn. */
-	ORDER_BUCKETS = 2 * (2 * WANTS_PRIORITY_MAX + 1),
+	ORDER_BUCKETS = 2 * SCHEDULE_PRIORITIES,
 };
 
 /* --- numbers by key -------------------------------------------------------------------------- */
@@ -88,20 +88,49 @@ void schedule_tally_done(struct schedule_tally *tally)
 
 /* --- all that does not depend on users ------------------------------------------------------- */
 
-static size_t order_bucket(const struct job *job)
+/* The highest priority is 0. */
+static size_t order_rank(const struct job *job)
 {
 	int32_t priority = job->wants.priority;
 	if (priority > WANTS_PRIORITY_MAX)
 		priority = WANTS_PRIORITY_MAX;
 	if (priority < -WANTS_PRIORITY_MAX)
 		priority = -WANTS_PRIORITY_MAX;
-	return 2 * (size_t)(WANTS_PRIORITY_MAX - priority) + !job->has_turn;
+	return (size_t)(WANTS_PRIORITY_MAX - priority);
+}
+
+bool schedule_order_reserves(const struct schedule_order *order, const struct job *job)
+{
+	uint32_t reserved = order->reserved[order_rank(job)];
+	return reserved > 0 && order->jobs[reserved - 1] == job;
+}
+
+static void order_reserve(struct schedule_order *order, uint64_t now_ns)
+{
+	for (size_t i = 0; i < order->count; i++) {
+		const struct job *job = order->jobs[i];
+		uint32_t *reserved = &order->reserved[order_rank(job)];
+		if (job->gpus < 2 || job->due_ns == 0 || job->due_ns > now_ns)
+			continue;
+		if (*reserved == 0 || job->due_ns < order->jobs[*reserved - 1]->due_ns)
+			*reserved = (uint32_t)i + 1;
+	}
+}
+
+static bool order_has_turn(const struct schedule_order *order, const struct job *job)
+{
+	return job->has_turn || schedule_order_reserves(order, job);
+}
+
+static size_t order_bucket(const struct schedule_order *order, const struct job *job)
+{
+	return 2 * order_rank(job) + !order_has_turn(order, job);
 }
 
 /* With the rule RULES_ORDER_SHORTEST what is not known comes last; else all are equal. */
 static uint64_t order_time(const struct schedule_order *order, const struct job *job)
 {
-	if (order->rule != RULES_ORDER_SHORTEST || job->has_turn)
+	if (order->rule != RULES_ORDER_SHORTEST || order_has_turn(order, job))
 		return 0;
 	return job->wants.time_ns ? job->wants.time_ns : UINT64_MAX;
 }
@@ -121,13 +150,13 @@ static void order_sort(struct schedule_order *order)
 {
 	uint32_t first[ORDER_BUCKETS + 1] = {0};
 	for (size_t i = 0; i < order->count; i++)
-		first[order_bucket(order->jobs[i]) + 1]++;
+		first[order_bucket(order, order->jobs[i]) + 1]++;
 
 	for (size_t b = 1; b <= ORDER_BUCKETS; b++)
 		first[b] += first[b - 1];
 
 	for (size_t i = 0; i < order->count; i++)
-		order->sorted[first[order_bucket(order->jobs[i])]++] = (uint32_t)i;
+		order->sorted[first[order_bucket(order, order->jobs[i])]++] = (uint32_t)i;
 
 	if (order->rule != RULES_ORDER_SHORTEST)
 		return;
@@ -142,7 +171,7 @@ static void order_sort(struct schedule_order *order)
 }
 
 int schedule_order_make(const struct job *const *jobs, size_t count, enum rules_order rule,
-			struct schedule_order *out, struct err *err)
+			uint64_t now_ns, struct schedule_order *out, struct err *err)
 {
 	out->jobs = jobs;
 	out->count = count;
@@ -178,6 +207,7 @@ int schedule_order_make(const struct job *const *jobs, size_t count, enum rules_
 	for (size_t i = 0; i < out->users.count; i++)
 		out->head[i] = NONE;
 
+	order_reserve(out, now_ns);
 	order_sort(out);
 	return 0;
 }
@@ -224,16 +254,16 @@ static void order_open_group(struct schedule_order *order)
 {
 	size_t begin = order->at, end = begin;
 	const struct job *first = order->jobs[order->sorted[begin]];
-	size_t bucket = order_bucket(first);
+	size_t bucket = order_bucket(order, first);
 	uint64_t time = order_time(order, first);
 
 	while (end < order->count) {
 		const struct job *job = order->jobs[order->sorted[end]];
-		if (order_bucket(job) != bucket || order_time(order, job) != time)
+		if (order_bucket(order, job) != bucket || order_time(order, job) != time)
 			break;
 
 		end++;
-		if (first->has_turn)
+		if (order_has_turn(order, first))
 			break; /* one after the other, whoever it is */
 	}
 

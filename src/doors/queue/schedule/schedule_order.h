@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * In which order a pass looks at the waiting jobs: higher priority first; of equal priority those
- * for which something is kept free already; then, where the owner wants it so, those that say the
- * shortest time; then the first job of the user who has the fewest GPUs at that moment of the pass;
- * of equal users the one submitted first. Pure; knows nothing of devices. For schedule*.c alone.
+ * for which something is reserved or kept free already; then, where the owner wants it so, those
+ * that say the shortest time; then the first job of the user who has the fewest GPUs at that moment
+ * of the pass; of equal users the one submitted first. Pure; knows nothing of devices. For
+ * schedule*.c alone.
  *
  * n jobs of u users cost O(n log u), and O(n log n) with the shortest first.
  */
@@ -15,6 +16,7 @@
 #include <stdint.h>
 
 #include "doors/queue/rules.h"
+#include "job/wants.h"
 
 struct err;
 struct job;
@@ -30,17 +32,23 @@ struct schedule_tally {
 int schedule_tally_find(struct schedule_tally *tally, uint64_t key, uint32_t *out);
 void schedule_tally_done(struct schedule_tally *tally);
 
+enum schedule_order_limits {
+	SCHEDULE_PRIORITIES = 2 * WANTS_PRIORITY_MAX + 1,
+};
+
 struct schedule_order {
 	const struct job *const *jobs; /* borrowed */
 	size_t count;
 	enum rules_order rule;
-	struct schedule_tally users; /* by uid: GPUs that his jobs have */
-	uint32_t *memory;	     /* owned; these lie in it: */
-	uint32_t *sorted;	     /* jobs without a regard to users */
-	uint32_t *user;		     /* of each job: place in `users` */
-	uint32_t *next;		     /* of each place in `sorted`: the same user's next; or NONE */
-	uint32_t *head;		     /* owned; of each user: the place of his first one; or NONE */
-	uint32_t *heap;		     /* users that have one */
+	uint32_t reserved[SCHEDULE_PRIORITIES]; /* place in `jobs` + 1 of the one that is due first;
+						   0: there is none */
+	struct schedule_tally users;		/* by uid: GPUs that his jobs have */
+	uint32_t *memory;			/* owned; these lie in it: */
+	uint32_t *sorted;			/* jobs without a regard to users */
+	uint32_t *user;				/* of each job: place in `users` */
+	uint32_t *next; /* of each place in `sorted`: the same user's next; or NONE */
+	uint32_t *head; /* owned; of each user: the place of his first one; or NONE */
+	uint32_t *heap; /* users that have one */
 	size_t heap_count;
 	size_t at;	     /* first in `sorted` behind the group that is looked at */
 	bool has_given;	     /* the top of the heap was returned by the last call */
@@ -50,7 +58,9 @@ struct schedule_order {
 /* Users that run something may be counted in `users` before; `out` begins as {0}. `jobs` are
  * ordered by id. -ENOMEM; schedule_order_done() is called in any case. */
 int schedule_order_make(const struct job *const *jobs, size_t count, enum rules_order rule,
-			struct schedule_order *out, struct err *err);
+			uint64_t now_ns, struct schedule_order *out, struct err *err);
+/* Whether it is due, and first of its priority. */
+bool schedule_order_reserves(const struct schedule_order *order, const struct job *job);
 /* The next job, or NULL after the last. `*out_gpus` is how many GPUs its user has; to be added to
  * before the next call when the job gets some. Borrowed. */
 const struct job *schedule_order_next(struct schedule_order *order, uint64_t **out_gpus);

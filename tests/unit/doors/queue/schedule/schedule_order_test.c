@@ -10,7 +10,7 @@
 #include "unit/failmalloc.h"
 #include "unit/unit.h"
 
-enum test_limits { TEST_JOBS = 1000, TEST_TEXT = 8192 };
+enum test_limits { TEST_JOBS = 1000, TEST_TEXT = 8192, NOW = 0 };
 
 /* Each job gets as many GPUs as it wants. "3 1 2 ": the order. */
 static const char *order_of(const struct job *jobs, size_t count, enum rules_order rule,
@@ -22,7 +22,7 @@ static const char *order_of(const struct job *jobs, size_t count, enum rules_ord
 	for (size_t i = 0; i < count; i++)
 		list[i] = &jobs[i];
 	text[0] = '\0';
-	assert_int_equal(schedule_order_make(list, count, rule, order, NULL), 0);
+	assert_int_equal(schedule_order_make(list, count, rule, NOW, order, NULL), 0);
 	const struct job *job;
 	uint64_t *gpus;
 	while ((job = schedule_order_next(order, &gpus))) {
@@ -116,7 +116,8 @@ static void test_many(void **state)
 		list[i] = &jobs[i];
 	}
 	struct schedule_order order = {.count = 0};
-	assert_int_equal(schedule_order_make(list, TEST_JOBS, RULES_ORDER_FIFO, &order, NULL), 0);
+	assert_int_equal(schedule_order_make(list, TEST_JOBS, RULES_ORDER_FIFO, NOW, &order, NULL),
+			 0);
 	for (size_t n = 0; n < TEST_JOBS; n++) {
 		const struct job *job = schedule_order_next(&order, &gpus), *best = NULL;
 		for (size_t i = 0; i < TEST_JOBS; i++) {
@@ -148,7 +149,7 @@ static int make(void *context)
 		list[i] = &jobs[i];
 	}
 	struct schedule_order order = {.count = 0};
-	int rc = schedule_order_make(list, 200, RULES_ORDER_SHORTEST, &order, NULL);
+	int rc = schedule_order_make(list, 200, RULES_ORDER_SHORTEST, NOW, &order, NULL);
 	schedule_order_done(&order);
 	return rc;
 }

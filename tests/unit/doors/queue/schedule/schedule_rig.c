@@ -198,6 +198,7 @@ int pass(const struct job *jobs, size_t count)
 	fixture->out[0] = '\0';
 	const struct schedule_input input = {.jobs = list,
 					     .count = count,
+					     .now_ns = fixture->now_ns,
 					     .running = fixture->running,
 					     .running_count = fixture->running_count,
 					     .who = who,

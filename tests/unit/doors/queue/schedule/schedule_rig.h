@@ -40,6 +40,7 @@ struct fixture {
 	struct schedule_running running[TEST_RUNNING];
 	struct launch_grant running_grants[TEST_RUNNING];
 	size_t running_count;
+	uint64_t now_ns;
 	bool shows_turns; /* [turn] in the text */
 	struct err err;
 	char out[TEST_TEXT]; /* what the last pass decided, a line per job */

@@ -74,6 +74,47 @@ static void who_has_a_turn_is_not_passed_by_those_who_have_less(void **state)
 	       "3: QueueOrder(behind 4)\n");
 }
 
+static void what_is_due_is_not_passed_by_those_who_have_less(void **state)
+{
+	gpus(4);
+	configure(PLAIN);
+	fixture->now_ns = 100;
+	runs(ALICE, 0, SCHEDULE_NEVER, 0, 0);
+	fixture->holder[0] = "job 9 of alice";
+	/* Not yet; now; the one that is due first; of a higher priority others come before. */
+	PASS(JOB(1, ALICE, 3, .due_ns = 101), JOB(2, BOB, 1));
+	EXPECT("2: GPU 1\n"
+	       "1: [turn] WaitingForGPU(have 2, need 3; GPU 0: job 9 of alice; GPU 1: job 2)\n");
+	look();
+	fixture->running_count = 0;
+	runs(ALICE, 0, SCHEDULE_NEVER, 0, 0);
+	PASS(JOB(1, ALICE, 4, .due_ns = 100), JOB(2, BOB, 1), JOB(3, BOB, 1, .wants.priority = 1));
+	EXPECT("3: GPU 1\n"
+	       "1: [turn] WaitingForGPU(reserved, have 2, need 4; GPU 0: job 9 of alice; GPU 1: "
+	       "job 3)\n"
+	       "2: QueueOrder(behind 1)\n");
+	look();
+	fixture->running_count = 0;
+	runs(ALICE, 0, SCHEDULE_NEVER, 0, 0);
+	PASS(JOB(1, ALICE, 3, .due_ns = 90), JOB(2, BOB, 2, .due_ns = 80), JOB(3, BOB, 1));
+	EXPECT("2: GPU 2, GPU 3\n"
+	       "1: [turn] WaitingForGPU(have 1, need 3; GPU 0: job 9 of alice; GPU 2, 3: job 2)\n"
+	       "3: QueueOrder(behind 1)\n");
+}
+
+/* A job of one GPU waits for nobody but those before it: nothing is gathered for it. */
+static void one_gpu_is_not_reserved(void **state)
+{
+	gpus(2);
+	configure(PLAIN);
+	fixture->now_ns = 100;
+	runs(ALICE, 0, SCHEDULE_NEVER, 0, 0);
+	fixture->holder[0] = "job 9 of alice";
+	PASS(JOB(1, ALICE, 1, .due_ns = 1), JOB(2, BOB, 1));
+	EXPECT("2: GPU 1\n"
+	       "1: WaitingForGPU(have 0, need 1; GPU 0: job 9 of alice; GPU 1: job 2)\n");
+}
+
 static void the_shortest_first_where_the_owner_says_so(void **state)
 {
 	gpus(1);
@@ -271,6 +312,8 @@ int main(void)
 	    TEST(priority_takes_what_is_kept_for_others),
 	    TEST(users_with_fewer_gpus_come_first),
 	    TEST(who_has_a_turn_is_not_passed_by_those_who_have_less),
+	    TEST(what_is_due_is_not_passed_by_those_who_have_less),
+	    TEST(one_gpu_is_not_reserved),
 	    TEST(the_shortest_first_where_the_owner_says_so),
 	    TEST(a_user_at_his_limit_keeps_nobody_from_anything),
 	    TEST(a_group_may_have_more),
