@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -13,6 +15,11 @@
 
 #include "sim/error.h"
 #include "sim/state_private.h"
+
+enum state_limits {
+	LOCK_WAIT_MS = 5000,
+	LOCK_EACH_MS = 20,
+};
 
 _Static_assert(sizeof(struct sim_file) <= 2 * 1024 * 1024, "the state file has at most 2 MB");
 _Static_assert(sizeof(struct sim_machine) <= 512 * 1024,
@@ -152,6 +159,8 @@ static int look_at(const char *path, struct sim_error *error)
 	char magic[sizeof(SIM_STATE_MAGIC) - 1] = "";
 	struct sim_state *state = NULL;
 	enum sim_open open_result;
+	/* Asked before: one that appears in between is a machine that was just started. */
+	bool was_there = access(path, F_OK) == 0 || errno != ENOENT;
 	int fd;
 
 	open_result = sim_state_open(path, &state, error);
@@ -165,7 +174,7 @@ static int look_at(const char *path, struct sim_error *error)
 
 	if (open_result == SIM_OPEN_FOREIGN || open_result == SIM_OPEN_FAILED)
 		return -1;
-	if (access(path, F_OK) < 0 && errno == ENOENT)
+	if (!was_there || (access(path, F_OK) < 0 && errno == ENOENT))
 		return 0;
 
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -221,21 +230,27 @@ static int write_file(int fd, const char *temporary, const char *path, bool repl
 	return 0;
 }
 
+/* Where `path` lies; `room` may hold it. */
+static const char *directory_of(const char *path, char room[SIM_PATH_MAX])
+{
+	char *slash;
+
+	(void)snprintf(room, SIM_PATH_MAX, "%s", path);
+	slash = strrchr(room, '/');
+	if (slash == room)
+		slash++;
+	if (slash)
+		*slash = '\0';
+
+	return slash ? room : ".";
+}
+
 /* A file without a name in the directory of `path`: whoever is killed while filling it leaves
  * nothing. -1 where the file system has no such thing. */
 static int open_nameless(const char *path)
 {
 	char directory[SIM_PATH_MAX];
-	char *slash;
-
-	(void)snprintf(directory, sizeof(directory), "%s", path);
-	slash = strrchr(directory, '/');
-	if (slash == directory)
-		slash++;
-	if (slash)
-		*slash = '\0';
-
-	return open(slash ? directory : ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	return open(directory_of(path, directory), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 }
 
 static void make_directory(const char *path)
@@ -250,6 +265,27 @@ static void make_directory(const char *path)
 
 	*slash = '\0';
 	(void)mkdir(directory, 0755); /* if this fails, making the file says why */
+}
+
+/* Whoever replaces a state of before holds its directory, so that of several only one does. The
+ * descriptor, or -errno: -EEXIST, somebody has held it for LOCK_WAIT_MS. */
+static int lock_directory(const char *path)
+{
+	char directory[SIM_PATH_MAX];
+	int fd = open(directory_of(path, directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+
+	for (int waited_ms = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited_ms += LOCK_EACH_MS) {
+		if (errno != EWOULDBLOCK || waited_ms >= LOCK_WAIT_MS) {
+			(void)close(fd);
+			return -EEXIST;
+		}
+		(void)poll(NULL, 0, LOCK_EACH_MS);
+	}
+
+	return fd;
 }
 
 static int create_nameless(const char *path, const struct sim_machine *machine)
@@ -281,6 +317,21 @@ static int create_named(const char *path, bool replace, const struct sim_machine
 	return result;
 }
 
+/* A state of before becomes one of this machine. -EALREADY: somebody was faster, `error` says so.
+ */
+static int replace(const char *path, const struct sim_machine *machine, struct sim_error *error)
+{
+	int lock = lock_directory(path), found, result;
+
+	if (lock < 0)
+		return lock;
+
+	found = look_at(path, error);
+	result = found < 0 ? -EALREADY : create_named(path, found > 0, machine);
+	(void)close(lock);
+	return result;
+}
+
 int sim_state_create(const char *path, const struct sim_machine *machine, struct sim_error *error)
 {
 	int result = -EOPNOTSUPP, found;
@@ -293,11 +344,17 @@ int sim_state_create(const char *path, const struct sim_machine *machine, struct
 	if (found < 0)
 		return -1;
 
-	make_directory(path);
-	if (found == 0)
+	if (found == 0) {
+		make_directory(path);
 		result = create_nameless(path, machine);
-	if (result < 0 && result != -EEXIST) /* no such files here, no /proc to name one by, ... */
-		result = create_named(path, found > 0, machine);
+		if (result < 0 && result != -EEXIST) /* no such files, no /proc to name one by */
+			result = create_named(path, false, machine);
+	} else {
+		result = replace(path, machine, error);
+		if (result == -EALREADY)
+			return -1;
+	}
+
 	if (result == 0)
 		return 0;
 

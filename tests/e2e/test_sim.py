@@ -435,14 +435,31 @@ def test_log_of_calls(machine):
     assert log.stat().st_size == size
 
 
-def test_concurrent_starts_leave_one_machine(machine):
+@pytest.mark.parametrize("before", ["nothing", "a state of before"])
+def test_concurrent_starts_leave_one_machine(machine, before):
     command = [SLUICE, "sim", "start", "--alongside", "--profile", "t4x1", "--root",
                str(machine.root), "--state", str(machine.state)]
-    children = [subprocess.Popen(command, env=machine.base, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.DEVNULL) for _ in range(4)]
-    codes = sorted(child.wait(timeout=30) for child in children)
-    assert codes == [0, 5, 5, 5]
-    assert machine.show()["gpus"][0]["minor"] == 0 and machine.path("/proc/driver/nvidia").is_dir()
+    for _ in range(3):
+        if before != "nothing":
+            machine.state.write_bytes(state_bytes(machine, command)[:-4096])  # as another version's
+        children = [subprocess.Popen(command, env=machine.base, stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.DEVNULL) for _ in range(8)]
+        codes = sorted(child.wait(timeout=30) for child in children)
+        assert codes == [0] + [5] * 7
+        assert machine.show()["gpus"][0]["minor"] == 0 and machine.path("/proc/driver/nvidia").is_dir()
+        stop(machine)
+
+
+def stop(machine):
+    subprocess.run([SLUICE, "sim", "stop", "--root", str(machine.root), "--state", str(machine.state)],
+                   env=machine.base, check=True, capture_output=True)
+
+
+def state_bytes(machine, command):
+    subprocess.run(command, env=machine.base, check=True, capture_output=True)
+    kept = machine.state.read_bytes()
+    stop(machine)
+    return kept
 
 
 def test_the_readme_starts_one_machine_at_a_time():
