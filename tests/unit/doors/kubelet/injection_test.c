@@ -194,12 +194,47 @@ static void test_an_endpoint_that_was_named(void **state)
 	assert_int_equal(injection_now(rig->injection), INJECTION_RUNTIME);
 }
 
+/* Each of the places that runtimes are known to listen in, the last one too. */
+static void test_every_known_place_is_asked(void **state)
+{
+	static const char *const places[] = {
+	    "run/containerd/containerd.sock",
+	    "run/crio/crio.sock",
+	    "run/k3s/containerd/containerd.sock",
+	    "var/snap/microk8s/common/run/containerd.sock",
+	    "run/cri-dockerd.sock",
+	};
+	struct rig *rig = *state;
+	rig->config = "{\"containerd\":{\"defaultRuntimeName\":\"nvidia\"}}";
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		const char *socket = unit_path(rig->root, places[i]);
+		char directory[FILE_PATH_MAX];
+		(void)snprintf(directory, sizeof(directory), "%s", socket);
+		*strrchr(directory, '/') = '\0';
+		assert_int_equal(file_mkdirs(directory, 0755, NULL), 0);
+
+		rig_serve(rig, socket);
+		rig_open(rig, NULL);
+		assert_true(injection_is_there(rig->injection));
+		rig_run(rig, "the default runtime of containerd v1.7.13 is NVIDIA's");
+		rig->injection = injection_close(rig->injection);
+		rig->server = wire_server_free(rig->server);
+		(void)unlink(unit_path(rig->root, places[i])); /* the server may have done it */
+	}
+
+	rig_open(rig, NULL);
+	assert_false(injection_is_there(rig->injection));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_a_specification_that_comes, rig_set_up,
 					    rig_tear_down),
 	    cmocka_unit_test_setup_teardown(test_nobody_and_somebody, rig_set_up, rig_tear_down),
+	    cmocka_unit_test_setup_teardown(test_every_known_place_is_asked, rig_set_up,
+					    rig_tear_down),
 	    cmocka_unit_test_setup_teardown(test_an_endpoint_that_was_named, rig_set_up,
 					    rig_tear_down),
 	};
