@@ -16,7 +16,8 @@
 
 #define PATHS_SYSTEM_RUNTIME "/run/sluice"
 #define PATHS_SYSTEM_STATE   "/var/lib/sluice"
-/* Where systemd notes that the service is enabled. */
+/* There while systemd is the first process; and where it notes that the service is enabled. */
+#define PATHS_SYSTEMD	  "/run/systemd/system"
 #define PATHS_SYSTEM_UNIT "/etc/systemd/system/multi-user.target.wants/sluice.service"
 #define PATHS_SOCKET_NAME "agent.sock"
 #define PATHS_CONFIG_NAME "sluice/config.yaml"
@@ -259,9 +260,13 @@ bool agent_paths_machine_has_agent(void)
 		if (paths_variable(chosen[i]))
 			return false;
 
-	return file_exists(PATHS_SYSTEM_UNIT) ||
-	       (file_exists(PATHS_SYSTEM_STATE "/queue.db") &&
-		!file_exists(PATHS_SYSTEM_STATE "/" AGENT_PATHS_ON_DEMAND));
+	/* In a container whose packages enable a unit nobody ever starts it: sd_booted(3). */
+	if (file_exists(PATHS_SYSTEMD) && file_exists(PATHS_SYSTEM_UNIT))
+		return true;
+
+	/* One that root starts has the machine's queue. */
+	return geteuid() != 0 && file_exists(PATHS_SYSTEM_STATE "/queue.db") &&
+	       !file_exists(PATHS_SYSTEM_STATE "/" AGENT_PATHS_ON_DEMAND);
 }
 
 bool agent_paths_is_on_demand(void)

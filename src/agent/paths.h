@@ -60,10 +60,11 @@ int agent_paths_client(const char *given, char out[FILE_PATH_MAX], struct err *e
 #define AGENT_PATHS_OWN "own"
 
 /*
- * Whether this machine has an agent for everybody, also while none answers: root's has had a queue
- * here and is not one that ends when it is idle, or its service is enabled. Then nobody starts
- * another one unasked, for its jobs would stand in no order with those of others. False where
- * somebody has chosen other places ($SLUICE_SOCKET, $SLUICE_RUNTIME_DIR, $SLUICE_STATE_DIR).
+ * Whether this machine has an agent for everybody which this user is not to start, also while it
+ * does not answer: systemd runs and its service is enabled; or, to others than root, root's has had
+ * a queue here and is not one that ends when it is idle. The jobs of another agent would stand in
+ * no order with those of others. False where somebody has chosen other places ($SLUICE_SOCKET,
+ * $SLUICE_RUNTIME_DIR, $SLUICE_STATE_DIR).
  */
 bool agent_paths_machine_has_agent(void);
 

@@ -12,7 +12,7 @@ import pytest
 from conftest import SLUICE, base_environment, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or subprocess.run(
-    ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False).returncode != 0,
+    ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/etc/systemd"], capture_output=True, check=False).returncode != 0,
     reason="needs root and mount namespaces")
 ALICE = 4242
 AWAY = "waiting for the machine's agent, which does not answer"
@@ -26,7 +26,7 @@ class Place:
         self.home.mkdir()
         os.chown(self.home, ALICE, ALICE)
         self.holder = subprocess.Popen(
-            ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /var/lib && mount -t tmpfs none /run && echo && exec sleep 600"],
+            ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /var/lib && mount -t tmpfs none /run && mount -t tmpfs none /etc/systemd && echo && exec sleep 600"],
             stdout=subprocess.PIPE)
         assert self.holder.stdout.readline() == b"\n"
         self.service = None
@@ -38,6 +38,9 @@ class Place:
             env["HOME"] = str(self.home)
         return subprocess.Popen([*inside, SLUICE, *map(str, words)], env={**base_environment(), **env}, cwd="/",
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def inside(self, *words):
+        subprocess.run(["nsenter", "-m", "-t", str(self.holder.pid), "--", *words], check=True)
 
     def run(self, *words, **how):
         process = self.popen(*words, **how)
@@ -87,14 +90,32 @@ def test_a_run_waits_for_the_machines_agent(place):
     place.kill()
 
     process = waiting(place, "--gpus", "0", "--", "echo", "second")
-    root = waiting(place, "--gpus", "0", "--", "echo", "third", user=0)  # whose own agent would be the machine's
     time.sleep(0.3)
-    assert process.poll() is None and root.poll() is None and not place.has_own()
+    assert process.poll() is None and not place.has_own()
     place.serve()
     assert process.communicate(timeout=60)[0] == "second\n" and process.returncode == 0
-    assert root.communicate(timeout=60)[0] == "third\n" and root.returncode == 0
-    assert not place.has_own()
-    assert {line.split()[0] for line in place.run("jobs", "--all", user=0)[1].splitlines()[1:]} == {"1", "2", "3"}
+    place.kill()
+
+    # What root starts is the machine's, with its queue.
+    process = waiting(place, "--gpus", "0", "--", "true")
+    assert place.run("run", "--gpus", "0", "--", "echo", "root", user=0)[:2] == (0, "root\n")
+    assert process.wait(timeout=60) == 0 and not place.has_own()
+    assert {line.split()[0] for line in place.run("jobs", "--all", user=0)[1].splitlines()[1:]} == {"1", "2", "3", "4"}
+    place.run("agent", "stop", user=0)
+
+
+def test_root_waits_for_the_service_of_systemd(place):
+    """Which is about to start it, and could not beside another."""
+    place.inside("mkdir", "-p", "/run/systemd/system", "/etc/systemd/system/multi-user.target.wants")
+    place.inside("touch", "/etc/systemd/system/multi-user.target.wants/sluice.service")
+    processes = [waiting(place, "--gpus", "0", "--", "echo", "x", user=user) for user in (0, ALICE)]
+    place.serve()
+    for process in processes:
+        assert process.communicate(timeout=60)[0] == "x\n" and process.returncode == 0
+    place.kill()
+    place.inside("rm", "-r", "/run/systemd")  # installed into a container: nobody starts it but whoever needs it
+    assert place.run("run", "--gpus", "0", "--", "echo", "y", user=0)[:2] == (0, "y\n")
+    place.run("agent", "stop", user=0)
 
 
 def test_who_does_not_want_to_wait_says_so(place):
