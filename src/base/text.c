@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -69,6 +70,18 @@ size_t text_u64(char out[TEXT_U64_MAX], uint64_t number)
 	memcpy(out, digits + at, sizeof(digits) - at);
 
 	return sizeof(digits) - 1 - at;
+}
+
+char *text_copy(const void *bytes, size_t length)
+{
+	char *copy = malloc(length + 1);
+	if (!copy)
+		return NULL;
+
+	if (length > 0)
+		memcpy(copy, bytes, length);
+	copy[length] = '\0';
+	return copy;
 }
 
 uint32_t text_decode(const char *text, size_t length, size_t *out_size)

@@ -27,6 +27,13 @@ static inline bool text_starts_with(const char *text, const char *prefix)
 }
 
 /*
+ * A copy, with a NUL behind it, of `length` bytes that no NUL needs to follow and that may be NULL
+ * if there are none: what messages and stores hold. Not strndup(), which is for strings. To be
+ * freed; NULL without memory.
+ */
+char *text_copy(const void *bytes, size_t length);
+
+/*
  * The character at the front of `length` (at least 1) bytes of UTF-8, and in `*out_size` how many
  * bytes it takes. TEXT_INVALID with size 1 for bytes that are no UTF-8 (overlong forms, surrogates
  * and cut characters included).

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/text.h"
 
 enum { FORM_LIST_FIRST = 8 };
 
@@ -258,8 +259,7 @@ static int form_list_from(const struct form_field *field, const ProtobufCMessage
 		if (items[i].len > 0 && memchr(items[i].data, '\0', items[i].len))
 			return err_set(err, -EINVAL, "%s %zu has a NUL byte in it", field->name, i);
 
-		char *text =
-		    strndup(items[i].len > 0 ? (const char *)items[i].data : "", items[i].len);
+		char *text = text_copy(items[i].data, items[i].len);
 		int rc = text ? form_list_add(list, filled, field->max, text) : -ENOMEM;
 		free(text);
 		if (rc < 0)

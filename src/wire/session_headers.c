@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "base/err.h"
+#include "base/text.h"
 #include "wire/server.h"
 #include "wire/session_internal.h"
 
@@ -117,8 +118,7 @@ static void session_keep_text(struct session_stream *stream, const uint8_t *valu
 {
 	free(stream->text);
 	stream->text =
-	    strndup((const char *)value,
-		    length < WIRE_MESSAGE_ENCODED_MAX ? length : WIRE_MESSAGE_ENCODED_MAX);
+	    text_copy(value, length < WIRE_MESSAGE_ENCODED_MAX ? length : WIRE_MESSAGE_ENCODED_MAX);
 	/* without memory the status is told without its text */
 }
 

@@ -10,6 +10,7 @@
 #include "agent/users.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/text.h"
 #include "job/rights.h"
 
 enum { CHANGE_VARIABLES_MAX = 1024 };
@@ -55,7 +56,7 @@ static int service_change_variables(const Sluice__V1__ChangeRequest *asked, char
 		if (!equals || equals == (const char *)from->data ||
 		    memchr(from->data, '\0', from->len))
 			rc = err_set(err, -EINVAL, "variable %zu is not NAME=VALUE", i + 1);
-		else if (!(texts[i] = strndup((const char *)from->data, from->len)))
+		else if (!(texts[i] = text_copy(from->data, from->len)))
 			rc = err_set(err, -ENOMEM, "no memory for %zu variables", count);
 	}
 

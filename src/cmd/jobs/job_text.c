@@ -288,8 +288,7 @@ static json_t *job_text_json_bytes(size_t count, const ProtobufCBinaryData *item
 {
 	json_t *array = json_array();
 	for (size_t i = 0; i < count; i++) {
-		char *text =
-		    strndup(items[i].data ? (const char *)items[i].data : "", items[i].len);
+		char *text = text_copy(items[i].data, items[i].len);
 		array = job_text_json_append(array, text ? table_json_text(text) : NULL);
 		free(text);
 	}

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/loop.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "cmd/service/agent_call.h"
 #include "cmd/cmd.h"
 #include "cmd/jobs/job_follow.h"
@@ -308,8 +309,7 @@ static void jobs_line_command(const Sluice__V1__Job *job)
 	printf("  %-12s", "command");
 
 	for (size_t i = 0; i < job->n_argv; i++) {
-		char *word =
-		    strndup(job->argv[i].data ? (char *)job->argv[i].data : "", job->argv[i].len);
+		char *word = text_copy(job->argv[i].data, job->argv[i].len);
 		fputs(i ? " " : "", stdout);
 		cmd_print(stdout, word ? word : "?");
 		free(word);

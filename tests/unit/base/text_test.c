@@ -110,12 +110,26 @@ static void test_numbers(void **state)
 	}
 }
 
+static void test_copy_reads_no_further(void **state)
+{
+	char *bytes = malloc(3); /* nothing follows: a sanitizer sees who looks for the NUL */
+	assert_non_null(bytes);
+	memcpy(bytes, "abc", 3);
+	char *copy = text_copy(bytes, 3);
+	char *none = text_copy(NULL, 0);
+	assert_string_equal(copy, "abc");
+	assert_string_equal(none, "");
+	free(bytes);
+	free(copy);
+	free(none);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_decode),	  cmocka_unit_test(test_escape),
 	    cmocka_unit_test(test_width_and_fit), cmocka_unit_test(test_plain),
-	    cmocka_unit_test(test_numbers),
+	    cmocka_unit_test(test_numbers),	  cmocka_unit_test(test_copy_reads_no_further),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "job/schema.h"
 #include "job/spec.h"
 
@@ -70,7 +71,7 @@ static int before_field(const struct form_field *field, const struct before_entr
 
 	if (field->kind == FORM_STRING) {
 		free(*(char **)at);
-		*(char **)at = strndup(value, length);
+		*(char **)at = text_copy(value, length);
 		return *(char **)at ? 0 : -ENOMEM;
 	}
 
