@@ -118,6 +118,8 @@ static void test_copy_reads_no_further(void **state)
 	memcpy(bytes, "abc", 3);
 	char *copy = text_copy(bytes, 3);
 	char *none = text_copy(NULL, 0);
+	assert_non_null(copy);
+	assert_non_null(none);
 	assert_string_equal(copy, "abc");
 	assert_string_equal(none, "");
 	free(bytes);
