@@ -46,6 +46,7 @@ static const char *const job_reason_names[] = {
     [JOB_REASON_IDLE] = "IdleTimeout",
     [JOB_REASON_DEPENDENCY_FAILED] = "DependencyFailed",
     [JOB_REASON_OUTPUT_LOST] = "OutputLost",
+    [JOB_REASON_BEGIN_TIME] = "BeginTime",
 };
 
 /* The index of `text` in `names`, or -EINVAL. */

@@ -64,6 +64,7 @@ enum job_reason {
 	JOB_REASON_IDLE,	      /* its GPUs did nothing for as long as it may be */
 	JOB_REASON_DEPENDENCY_FAILED, /* cancelled: (id) */
 	JOB_REASON_OUTPUT_LOST,	      /* it succeeded, and its output was not kept: (what, why) */
+	JOB_REASON_BEGIN_TIME,	      /* it is not to start before (moment) */
 };
 
 /* What kept an attempt to its devices. */

@@ -25,6 +25,7 @@ const struct form_field schema_wants[] = {
     WANTS(retry_delay_ns, FORM_U64, UINT64_MAX),
     WANTS(time_ns, FORM_U64, UINT64_MAX),
     WANTS(idle_ns, FORM_U64, UINT64_MAX),
+    WANTS(begin_unix_ns, FORM_U64, INT64_MAX),
     WANTS(has_ttl, FORM_BOOL, 1),
     WANTS(ttl_ns, FORM_U64, UINT64_MAX),
     WANTS(gpu_memory_bytes, FORM_U64, UINT64_MAX),

@@ -78,6 +78,8 @@ struct wants {
 	bool retry_lost;	  /* also when it is not known how it ended */
 	uint64_t retry_delay_ns;  /* before the first; doubled each time, up to 6 minutes */
 	uint64_t time_ns;	  /* what it may run at most; 0: not known. As spec.deadline_ns */
+	uint64_t begin_unix_ns;	  /* it does not start before this moment of the wall clock; 0: at
+				     once */
 	uint64_t idle_ns; /* it is ended when its GPUs have done nothing for so long; 0: never */
 	bool has_ttl;
 	uint64_t ttl_ns;	   /* it is forgotten so long after its end */

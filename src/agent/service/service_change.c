@@ -89,6 +89,9 @@ static void service_change_edit(struct service_changing *changing, const char *b
 	    (asked->priority < -WANTS_PRIORITY_MAX || asked->priority > WANTS_PRIORITY_MAX))
 		rc = err_set(&err, -EINVAL, "priority %" PRId32 ": it can be -%d to %d",
 			     asked->priority, WANTS_PRIORITY_MAX, WANTS_PRIORITY_MAX);
+	if (rc == 0 && asked->begin_unix_ns > INT64_MAX)
+		rc = err_set(&err, -EINVAL, "job %" PRIu64 " cannot begin in %" PRIu64 " ns",
+			     asked->id, asked->begin_unix_ns);
 
 	if (rc < 0) {
 		service_request_fail(&changing->act.request, &err);
@@ -99,6 +102,8 @@ static void service_change_edit(struct service_changing *changing, const char *b
 					     : QUEUE_EDIT_NONE,
 		    .has_priority = asked->has_priority,
 		    .priority = asked->priority,
+		    .has_begin = asked->has_begin,
+		    .begin_unix_ns = asked->begin_unix_ns,
 		    .environment = (const char *const *)variables,
 		    .environment_count = asked->n_environment,
 		    .rights = asked->n_environment > 0 && !is_root ? &rights : NULL,

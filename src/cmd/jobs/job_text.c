@@ -379,6 +379,22 @@ static json_t *job_text_json_resources(const Sluice__V1__Job *job)
 	return json_incref(out);
 }
 
+/* When it may start and how long it may run; null of other users' jobs. NULL if there is no memory,
+ * or `out` is NULL. */
+static json_t *job_text_json_times(const Sluice__V1__Job *job, json_t *out)
+{
+	const Sluice__V1__Wants *wants = job->wants;
+	uint64_t begin_ns = wants ? wants->begin_unix_ns : 0, limit_ns = wants ? wants->time_ns : 0;
+	json_t *limit = limit_ns ? json_real((double)limit_ns / 1e9) : json_null();
+	bool is_whole = out && json_object_set_new(out, "begin_unix",
+						   job_text_json_time((int64_t)begin_ns)) == 0;
+
+	is_whole = json_object_set_new(out, "limit_seconds", limit) == 0 && is_whole;
+	if (!is_whole)
+		json_decref(out);
+	return is_whole ? out : NULL;
+}
+
 json_t *job_text_json(const Sluice__V1__Job *job)
 {
 	_cleanup_free_ char *directory = strndup(
@@ -386,7 +402,7 @@ json_t *job_text_json(const Sluice__V1__Job *job)
 	if (!directory)
 		return NULL;
 
-	return json_pack(
+	json_t *out = json_pack(
 	    "{s:I, s:o, s:I, s:o, s:s, s:o, s:o, s:I, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
 	    "s:o}",
 	    "id", (json_int_t)job->id, "name", table_json_text(job->name), "uid",
@@ -400,4 +416,5 @@ json_t *job_text_json(const Sluice__V1__Job *job)
 	    job->n_argv ? job_text_json_bytes(job->n_argv, job->argv) : json_null(), "directory",
 	    job_text_json_text(directory), "image", job_text_json_text(job->image), "attempt",
 	    job_text_json_attempt(job->attempt));
+	return job_text_json_times(job, out);
 }

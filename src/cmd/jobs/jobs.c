@@ -408,6 +408,19 @@ static void jobs_show_past(const Sluice__V1__Job *job)
 	}
 }
 
+static void jobs_show_times(const Sluice__V1__Job *job)
+{
+	const Sluice__V1__Wants *wants = job->wants;
+	char time[JOB_TEXT_TIME_MAX];
+
+	if (!wants)
+		return; /* another user's */
+
+	jobs_line_time("begin", (int64_t)wants->begin_unix_ns);
+	if (wants->time_ns)
+		jobs_line("limit", job_text_duration(wants->time_ns, time));
+}
+
 static void jobs_show_text(const Sluice__V1__Job *job)
 {
 	char text[JOB_TEXT_MAX];
@@ -428,6 +441,8 @@ static void jobs_show_text(const Sluice__V1__Job *job)
 		       job->uid);
 	jobs_line("user", text);
 	jobs_line_time("submitted", job->submitted_unix_ns);
+
+	jobs_show_times(job);
 
 	if (!job->attempt || job->attempt->n_grants == 0)
 		jobs_line("GPUs", job->gpus ? job_text_gpus(job, text) : "none");

@@ -12,7 +12,9 @@
 #include "cmd/service/agent_call.h"
 #include "cmd/cmd.h"
 #include "cmd/jobs/job_target.h"
+#include "cmd/jobs/run_wants.h"
 #include "cmd/options.h"
+#include "job/moment.h"
 #include "job/wants.h"
 #include "sluice.pb-c.h"
 
@@ -23,6 +25,7 @@ enum { JOBS_CHANGE_MAX = 10000 };
 struct jobs_change_options {
 	const char *socket;
 	int64_t priority; /* of `set` alone, as the next */
+	const char *begin;
 	struct option_list environment;
 };
 
@@ -39,6 +42,11 @@ static const struct option_row jobs_set_rows[] = {
      .min = -WANTS_PRIORITY_MAX,
      .max = WANTS_PRIORITY_MAX,
      OPTION_FIELD(struct jobs_change_options, priority)},
+    {.name = "begin",
+     .kind = OPTION_TEXT,
+     .value = "MOMENT",
+     .help = "do not start it before this: " MOMENT_FORMS "; now: as soon as it can",
+     OPTION_FIELD(struct jobs_change_options, begin)},
     {.name = "env",
      .letter = 'e',
      .kind = OPTION_LIST,
@@ -124,8 +132,13 @@ static int jobs_set_run(const struct cmd_call *call)
 	size_t count = options->environment.count;
 
 	request.has_priority = options->priority != JOBS_PRIORITY_NOT_GIVEN;
-	if (!request.has_priority && count == 0)
-		return cmd_usage(call, "nothing to set: --priority or --env says what");
+	request.has_begin = options->begin != NULL;
+	if (!request.has_priority && !request.has_begin && count == 0)
+		return cmd_usage(call, "nothing to set: --priority, --begin or --env says what");
+
+	struct err err = {0};
+	if (request.has_begin && run_wants_begin(options->begin, &request.begin_unix_ns, &err) < 0)
+		return cmd_usage(call, "--begin: %s", err.text);
 
 	request.priority = request.has_priority ? (int32_t)options->priority : 0;
 	_cleanup_free_ ProtobufCBinaryData *list = calloc(count + 1, sizeof(*list));

@@ -13,6 +13,7 @@
 #include "cmd/jobs/job_text.h"
 #include "cmd/jobs/run_request.h"
 #include "job/demand.h"
+#include "job/moment.h"
 #include "job/wants.h"
 
 #define EXPORT_SECOND_NS UINT64_C(1000000000)
@@ -86,8 +87,10 @@ static void export_annotations(const Sluice__V1__JobSpec *spec, const struct wan
 			       struct buf *out, int *rc)
 {
 	bool is_part = spec->share_denominator != 0 && spec->share_denominator != JOB_TEXT_ONE_SLOT;
+	char begin[MOMENT_SHOWN_MAX];
+
 	if (!wants->priority && !wants->isolation && !wants->prefer && !wants->retry_lost &&
-	    !is_part)
+	    !wants->begin_unix_ns && !is_part)
 		return;
 
 	export_add(out, rc, "  annotations:\n");
@@ -99,6 +102,9 @@ static void export_annotations(const Sluice__V1__JobSpec *spec, const struct wan
 			    wants_isolation_to_string(wants->isolation));
 	if (wants->prefer)
 		export_text(out, rc, "    " SLUICE_DOMAIN "/prefer: ", wants->prefer);
+	if (wants->begin_unix_ns)
+		export_text(out, rc, "    " SLUICE_DOMAIN "/begin: ",
+			    moment_format((int64_t)wants->begin_unix_ns, begin));
 
 	if (wants->retry_lost)
 		export_add(out, rc, "    " SLUICE_DOMAIN "/retry-lost: \"true\"\n");

@@ -15,6 +15,7 @@
 #include "base/domain.h"
 #include "base/err.h"
 #include "cmd/jobs/run_options.h"
+#include "cmd/jobs/run_wants.h"
 #include "job/wants.h"
 #include "job/file/jobfile.h"
 
@@ -381,6 +382,13 @@ static int maker_wants(const struct maker *maker)
 				  "/isolation: '%.64s' is no isolation: best, "
 				  "require, cgroup, landlock, env, container or none",
 				  job->isolation);
+
+	if (job->begin && !maker->given->begin) { /* the command line comes first */
+		struct err why = {0};
+		if (run_wants_begin(job->begin, &wants->begin_unix_ns, &why) < 0)
+			return maker_fail(maker, job->line,
+					  "the annotation " SLUICE_DOMAIN "/begin: %s", why.text);
+	}
 
 	maker_workers(maker, wants);
 	return run_request_wants(request, maker->err);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "cmd/service/agent_call.h"
+#include "job/moment.h"
 #include "job/wants.h"
 
 #define RUN_GRACE_NS UINT64_C(5000000000)
@@ -168,6 +169,11 @@ const struct option_row run_rows[] = {
      .kind = OPTION_FLAG,
      .help = "do not start it before 'sluice jobs release'",
      OPTION_FIELD(struct run_options, hold)},
+    {.name = "begin",
+     .kind = OPTION_TEXT,
+     .value = "MOMENT",
+     .help = "do not start it before this: " MOMENT_FORMS " (of this machine's zone)",
+     OPTION_FIELD(struct run_options, begin)},
     {.name = "after",
      .kind = OPTION_LIST,
      .value = "ID",

@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/parse.h"
 #include "cmd/jobs/run_options.h"
+#include "job/moment.h"
 #include "job/wants.h"
 
 _Static_assert((int)RUN_PRIORITY_MAX == (int)WANTS_PRIORITY_MAX, "the two mean the same");
@@ -170,12 +172,26 @@ static int run_wants_array(const char *text, struct wants *out, struct err *err)
 	return 0;
 }
 
+int run_wants_begin(const char *text, uint64_t *out_unix_ns, struct err *err)
+{
+	int64_t unix_ns;
+	int rc = moment_parse(text, strlen(text), clock_unix_ns(), &unix_ns, err);
+	if (rc == 0)
+		*out_unix_ns = (uint64_t)unix_ns;
+	return rc;
+}
+
 static int run_wants_order(const struct run_options *options, struct wants *out, struct err *err)
 {
 	out->hold = options->hold ? WANTS_HOLD_USER : WANTS_HOLD_NONE;
 	out->retries = options->retries;
 	out->retry_lost = options->retry_lost;
-	int rc = run_wants_array(options->array, out, err);
+
+	int rc = options->begin ? run_wants_begin(options->begin, &out->begin_unix_ns, err) : 0;
+	if (rc < 0)
+		return err_wrap(err, "--begin");
+
+	rc = run_wants_array(options->array, out, err);
 	return rc < 0 ? rc : run_wants_after(options, out, err);
 }
 

@@ -216,6 +216,8 @@ struct queue_edit {
 	enum { QUEUE_EDIT_NONE, QUEUE_EDIT_HOLD, QUEUE_EDIT_RELEASE } hold;
 	bool has_priority;
 	int32_t priority;
+	bool has_begin;
+	uint64_t begin_unix_ns;		/* 0: at once */
 	const char *const *environment; /* "NAME=VALUE"; borrowed during the call */
 	size_t environment_count;
 	/* With variables: of who changes them, who decides by them what the job executes; borrowed

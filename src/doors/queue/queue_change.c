@@ -294,6 +294,12 @@ static void change_edit_job(const struct queue_change *change, struct job *job)
 	if (edit->has_priority)
 		job->wants.priority = edit->priority;
 
+	if (edit->has_begin) {
+		job->wants.begin_unix_ns = edit->begin_unix_ns;
+		if (job->reason == JOB_REASON_BEGIN_TIME)
+			job_set_reason(job, JOB_REASON_NONE, NULL, NULL);
+	}
+
 	if (edit->hold == QUEUE_EDIT_HOLD && job->state != JOB_HELD) {
 		job->wants.hold = WANTS_HOLD_USER;
 		job->state = JOB_HELD;

@@ -282,6 +282,8 @@ struct queue {
 	uint64_t storage_retry_ns; /* the next pause */
 	struct loop_timer *storage_timer;
 	struct loop_timer *backoff_timer;
+	int begin_fd;		     /* owned; of the wall clock: the next `--begin`; -1 */
+	struct loop_fd *begin_watch; /* owned; NULL */
 	struct loop_timer *keep_timer;
 	struct queue_keeper *keeper; /* owned */
 	struct child *clearer;	     /* owned; of the trash; NULL */
@@ -471,6 +473,14 @@ void queue_observe(struct queue *queue);
 const char *queue_whose(struct queue *queue, pid_t pid);
 /* The name of a user, or its number. Borrowed until the next call. */
 const char *queue_user(struct queue *queue, uid_t uid);
+/* queue_begin.c. Whether the job is not to start yet. `*next_unix_ns` becomes that moment if it is
+ * earlier. */
+bool queue_begin_waits(const struct job *job, int64_t now_unix_ns, int64_t *next_unix_ns);
+/* When it is, for its reason. */
+void queue_begin_text(const struct job *job, char out[JOB_REASON_MAX]);
+/* Has a pass made at that moment, or when somebody sets the clock; INT64_MAX: never. */
+void queue_begin_arm(struct queue *queue, int64_t next_unix_ns);
+void queue_begin_done(struct queue *queue);
 /* queue_idle.c: ends jobs whose GPUs have done nothing for as long as they may. */
 void queue_idle(struct queue *queue);
 /* queue_left.c, on the storage thread. Where an attempt's cgroup is, or would be. */

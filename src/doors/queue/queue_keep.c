@@ -596,7 +596,7 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
 		return err_set(err, -ENOMEM, "no memory for the queue");
 
 	queue->options = *options;
-	queue->lock_fd = queue->state_fd = queue->cleared_fd = -1;
+	queue->lock_fd = queue->state_fd = queue->cleared_fd = queue->begin_fd = -1;
 	queue->place = TOKEN_PLACE_NONE;
 	queue->waiting_end = &queue->waiting;
 	queue_change_init(queue);
@@ -652,6 +652,7 @@ static void keep_free(struct queue *queue)
 	queue->storage_timer = loop_timer_free(queue->storage_timer);
 	queue->backoff_timer = loop_timer_free(queue->backoff_timer);
 
+	queue_begin_done(queue);
 	queue->keep_timer = loop_timer_free(queue->keep_timer);
 	queue->pass_timer = loop_timer_free(queue->pass_timer);
 	queue->trial_timer = loop_timer_free(queue->trial_timer);

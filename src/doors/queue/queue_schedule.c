@@ -252,8 +252,15 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 	queue_start(job);
 }
 
+/* When the next pass is due of which nothing else tells. */
+struct queue_next {
+	int64_t now_unix_ns;
+	uint64_t ns;	 /* loop time; UINT64_MAX: never */
+	int64_t unix_ns; /* of the wall clock; INT64_MAX: never */
+};
+
 /* Whether the job waits for something that the scheduler knows nothing of; says so. */
-static bool queue_pass_waits(struct queue_job *job, uint64_t now_ns, uint64_t *out_next_ns)
+static bool queue_pass_waits(struct queue_job *job, uint64_t now_ns, struct queue_next *next)
 {
 	char text[JOB_REASON_MAX];
 
@@ -266,8 +273,17 @@ static bool queue_pass_waits(struct queue_job *job, uint64_t now_ns, uint64_t *o
 		return true;
 	}
 
-	if (job->not_before_ns > now_ns && job->not_before_ns < *out_next_ns)
-		*out_next_ns = job->not_before_ns;
+	if (job->job.wants.begin_unix_ns > 0 &&
+	    queue_begin_waits(&job->job, next->now_unix_ns, &next->unix_ns)) {
+		if (job->job.reason != JOB_REASON_BEGIN_TIME) { /* else it says so already */
+			queue_begin_text(&job->job, text);
+			queue_job_set_state(job, JOB_PENDING, JOB_REASON_BEGIN_TIME, text);
+		}
+		return true;
+	}
+
+	if (job->not_before_ns > now_ns && job->not_before_ns < next->ns)
+		next->ns = job->not_before_ns;
 
 	return job->not_before_ns > now_ns;
 }
@@ -291,18 +307,20 @@ static uint64_t queue_due_ns(const struct queue *queue, const struct queue_job *
 
 /* The jobs that a pass is about. Those that wait for something else are left out: they keep nobody
  * waiting. */
-static size_t queue_pass_list(struct queue *queue, const struct job **list, uint64_t *out_next_ns)
+static size_t queue_pass_list(struct queue *queue, const struct job **list, struct queue_next *next)
 {
 	uint64_t now_ns = loop_now_ns(queue->options.loop);
 	size_t count = 0;
 
-	*out_next_ns = UINT64_MAX;
+	*next = (struct queue_next){
+	    .now_unix_ns = clock_unix_ns(), .ns = UINT64_MAX, .unix_ns = INT64_MAX};
+
 	for (size_t i = 0; i < queue->count; i++) {
 		struct queue_job *job = queue->jobs[i];
 		bool is_waiting = job->phase == QUEUE_WAITING && !job->run;
 		if (is_waiting && job->is_changing)
 			continue;
-		if (!is_waiting || queue_pass_waits(job, now_ns, out_next_ns)) {
+		if (!is_waiting || queue_pass_waits(job, now_ns, next)) {
 			job->waits_since_ns = 0;
 			continue;
 		}
@@ -383,13 +401,14 @@ static void queue_pass_now(struct queue *queue)
 		return;
 	}
 
-	uint64_t next_ns;
+	struct queue_next next;
 
 	queue_change_doomed(queue); /* those for which there was no room on the disk */
-	size_t count = queue_pass_list(queue, list, &next_ns);
+	size_t count = queue_pass_list(queue, list, &next);
 
-	if (next_ns != UINT64_MAX)
-		loop_timer_start(queue->backoff_timer, next_ns - loop_now_ns(queue->options.loop));
+	queue_begin_arm(queue, next.unix_ns);
+	if (next.ns != UINT64_MAX)
+		loop_timer_start(queue->backoff_timer, next.ns - loop_now_ns(queue->options.loop));
 	if (count == 0)
 		return;
 	if (queue->storage_paused) {
@@ -506,8 +525,8 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 	    schedule_pools_copy(&queue->machine.pools, &machine.pools) < 0)
 		return err_set(err, -ENOMEM, "no memory to try a job");
 
-	uint64_t next_ns;
-	size_t count = queue_pass_list(queue, list, &next_ns);
+	struct queue_next next;
+	size_t count = queue_pass_list(queue, list, &next);
 
 	list[count++] = job;
 	_cleanup_free_ struct schedule_running *running =
@@ -538,6 +557,11 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 		trial.starts = false;
 		(void)snprintf(trial.text, sizeof(trial.text), "%s (%s)",
 			       job_reason_to_string(JOB_REASON_DEPENDENCY), after);
+	} else if (queue_begin_waits(job, next.now_unix_ns, &next.unix_ns)) {
+		trial.starts = false;
+		queue_begin_text(job, after);
+		(void)snprintf(trial.text, sizeof(trial.text), "%s (%s)",
+			       job_reason_to_string(JOB_REASON_BEGIN_TIME), after);
 	}
 
 	*out_starts = trial.starts && !queue->storage_paused && !drains;

@@ -79,6 +79,9 @@ static int kinds_annotation(struct jobreader *reader, const struct yaml_entry *e
 		return 0;
 	case FIELDS_ANNOTATION_RETRY_LOST:
 		return kinds_bool(reader, entry->value, &job->retry_lost);
+	case FIELDS_ANNOTATION_BEGIN:
+		job->begin = entry->value->text;
+		return 0;
 	case FIELDS_ANNOTATION_GANG:
 		return kinds_bool(reader, entry->value, &job->is_gang);
 	case FIELDS_ANNOTATION_IGNORED:

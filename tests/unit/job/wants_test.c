@@ -26,6 +26,7 @@ static struct wants full(void)
 			      .retry_delay_ns = 10,
 			      .time_ns = 11,
 			      .idle_ns = 12,
+			      .begin_unix_ns = 15,
 			      .has_ttl = true,
 			      .ttl_ns = 13,
 			      .gpu_memory_bytes = 14,
