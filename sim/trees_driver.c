@@ -45,7 +45,7 @@ static const struct library library[] = {
     {"libGLESv2_nvidia", "libGLESv2_nvidia.so.2", false},
 };
 
-enum driver_limits {
+enum driver_tree_limits {
 	LIBRARY_COUNT = sizeof(library) / sizeof(*library),
 	CACHE_ENTRY_MAX = LIBRARY_COUNT * 2,
 };

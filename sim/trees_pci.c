@@ -12,7 +12,7 @@ enum pci_limits {
 	PCI_NICS_PER_SWITCH = 2,
 };
 
-struct layout {
+struct pci_layout {
 	const struct sim_machine *machine;
 	struct sim_pci *pci;
 	uint32_t domain;
@@ -32,7 +32,7 @@ struct set {
 	uint32_t gpu[SIM_GPU_MAX];
 };
 
-static struct sim_pci_function *place(struct layout *layout, const char *parent,
+static struct sim_pci_function *place(struct pci_layout *layout, const char *parent,
 				      enum sim_pci_kind kind, uint32_t bus, uint32_t device,
 				      int32_t numa_node)
 {
@@ -60,7 +60,7 @@ static struct sim_pci_function *place(struct layout *layout, const char *parent,
 }
 
 /* The nearest free bus number below `bus`, else above it. */
-static uint32_t take_bus(struct layout *layout, uint32_t bus)
+static uint32_t take_bus(struct pci_layout *layout, uint32_t bus)
 {
 	for (uint32_t b = bus; b-- > 1;) {
 		if (!layout->used[b]) {
@@ -82,7 +82,7 @@ static uint32_t take_bus(struct layout *layout, uint32_t bus)
 
 /* A bus number for a network adapter beside the GPUs on buses first..last: between them, else
  * before them if that leaves room for the bridges above, else behind them. */
-static uint32_t take_bus_beside(struct layout *layout, uint32_t first, uint32_t last)
+static uint32_t take_bus_beside(struct pci_layout *layout, uint32_t first, uint32_t last)
 {
 	for (uint32_t b = last; b-- > first + 1;) {
 		if (!layout->used[b]) {
@@ -108,7 +108,7 @@ static uint32_t take_bus_beside(struct layout *layout, uint32_t first, uint32_t 
 	return take_bus(layout, first);
 }
 
-static void group(struct layout *layout, uint32_t level, uint32_t leader[SIM_GPU_MAX])
+static void group(struct pci_layout *layout, uint32_t level, uint32_t leader[SIM_GPU_MAX])
 {
 	const struct sim_machine *machine = layout->machine;
 
@@ -125,7 +125,7 @@ static void group(struct layout *layout, uint32_t level, uint32_t leader[SIM_GPU
 }
 
 /* Those of `from` that have `leader` as theirs, ascending by bus and device. */
-static struct set subset(const struct layout *layout, const struct set *from,
+static struct set subset(const struct pci_layout *layout, const struct set *from,
 			 const uint32_t leaders[SIM_GPU_MAX], uint32_t leader)
 {
 	struct set set = {0};
@@ -153,7 +153,7 @@ static struct set subset(const struct layout *layout, const struct set *from,
 	return set;
 }
 
-static uint32_t bus_of(const struct layout *layout, uint32_t gpu)
+static uint32_t bus_of(const struct pci_layout *layout, uint32_t gpu)
 {
 	return layout->machine->gpu[gpu].pci_bus;
 }
@@ -166,7 +166,7 @@ struct fan {
 	int32_t numa_node;
 };
 
-static struct fan fan_place(struct layout *layout, const char *parent, uint32_t upstream,
+static struct fan fan_place(struct pci_layout *layout, const char *parent, uint32_t upstream,
 			    uint32_t downstream, uint32_t children, int32_t numa_node)
 {
 	struct fan fan = {
@@ -183,7 +183,7 @@ static struct fan fan_place(struct layout *layout, const char *parent, uint32_t 
 	return fan;
 }
 
-static const char *fan_port(struct layout *layout, struct fan *fan, uint32_t secondary)
+static const char *fan_port(struct pci_layout *layout, struct fan *fan, uint32_t secondary)
 {
 	struct sim_pci_function *port =
 	    place(layout, fan->path, SIM_PCI_DOWNSTREAM, fan->downstream,
@@ -193,7 +193,7 @@ static const char *fan_port(struct layout *layout, struct fan *fan, uint32_t sec
 }
 
 /* Puts the GPUs of `set`, one after the other, below ports of `fan`. */
-static void fan_gpus(struct layout *layout, struct fan *fan, const struct set *set)
+static void fan_gpus(struct pci_layout *layout, struct fan *fan, const struct set *set)
 {
 	const char *parent = NULL;
 
@@ -206,14 +206,15 @@ static void fan_gpus(struct layout *layout, struct fan *fan, const struct set *s
 	}
 }
 
-static void fan_nics(struct layout *layout, struct fan *fan, const uint32_t *bus, uint32_t count)
+static void fan_nics(struct pci_layout *layout, struct fan *fan, const uint32_t *bus,
+		     uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
 		place(layout, fan_port(layout, fan, bus[i]), SIM_PCI_NIC, bus[i], 0, fan->numa_node)
 		    ->index = layout->nic_next++;
 }
 
-static uint32_t nic_share(const struct layout *layout)
+static uint32_t nic_share(const struct pci_layout *layout)
 {
 	uint32_t left = layout->machine->nic_count - layout->nic_next;
 	return left < layout->nic_per_host ? left : layout->nic_per_host;
@@ -226,7 +227,7 @@ struct inner {
 	uint32_t nic[PCI_NICS_PER_SWITCH], nic_count;
 };
 
-static void inner_reserve(struct layout *layout, struct inner *inner, uint32_t nics)
+static void inner_reserve(struct pci_layout *layout, struct inner *inner, uint32_t nics)
 {
 	uint32_t first = bus_of(layout, inner->set.gpu[0]);
 	uint32_t last = bus_of(layout, inner->set.gpu[inner->set.count - 1]);
@@ -241,7 +242,7 @@ static void inner_reserve(struct layout *layout, struct inner *inner, uint32_t n
 	inner->upstream = take_bus(layout, inner->downstream);
 }
 
-static void inner_place(struct layout *layout, struct inner *inner, const char *parent,
+static void inner_place(struct pci_layout *layout, struct inner *inner, const char *parent,
 			int32_t numa_node)
 {
 	struct fan fan = fan_place(layout, parent, inner->upstream, inner->downstream,
@@ -260,7 +261,7 @@ struct port {
 	uint32_t nic[PCI_NICS_PER_SWITCH], nic_count;
 };
 
-static uint32_t port_reserve(struct layout *layout, struct port *port)
+static uint32_t port_reserve(struct pci_layout *layout, struct port *port)
 {
 	bool shared = false; /* an inner switch with several GPUs has the adapters */
 
@@ -306,7 +307,7 @@ static uint32_t port_reserve(struct layout *layout, struct port *port)
 	return port->upstream;
 }
 
-static void port_place(struct layout *layout, struct port *port, const char *root, uint32_t bus,
+static void port_place(struct pci_layout *layout, struct port *port, const char *root, uint32_t bus,
 		       uint32_t device)
 {
 	const struct sim_gpu *first = &layout->machine->gpu[port->set.gpu[0]];
@@ -340,7 +341,7 @@ static void port_place(struct layout *layout, struct port *port, const char *roo
 }
 
 /* The number of the root bus above `lowest`: a round one, as firmware gives them, if it is free. */
-static uint32_t root_bus(struct layout *layout, uint32_t lowest)
+static uint32_t root_bus(struct pci_layout *layout, uint32_t lowest)
 {
 	uint32_t round = lowest & ~UINT32_C(0xf);
 	if (round != lowest && !layout->used[round]) {
@@ -350,12 +351,12 @@ static uint32_t root_bus(struct layout *layout, uint32_t lowest)
 	return take_bus(layout, lowest);
 }
 
-static void root_path(const struct layout *layout, char path[SIM_TEXT_MAX], uint32_t bus)
+static void root_path(const struct pci_layout *layout, char path[SIM_TEXT_MAX], uint32_t bus)
 {
 	(void)snprintf(path, SIM_TEXT_MAX, "sys/devices/pci%04x:%02x", layout->domain, bus);
 }
 
-static void place_complex(struct layout *layout, const struct set *set)
+static void place_complex(struct pci_layout *layout, const struct set *set)
 {
 	const struct sim_machine *machine = layout->machine;
 	static const uint32_t most_ports = SIM_GPU_MAX;
@@ -403,7 +404,7 @@ static void place_complex(struct layout *layout, const struct set *set)
 }
 
 /* Functions that no GPU shares a switch with: NVSwitches and the remaining adapters. */
-static void place_alone(struct layout *layout, enum sim_pci_kind kind, const uint32_t *bus,
+static void place_alone(struct pci_layout *layout, enum sim_pci_kind kind, const uint32_t *bus,
 			const uint32_t *device, uint32_t count, uint32_t first_index)
 {
 	if (count == 0)
@@ -456,7 +457,7 @@ static uint32_t collect_switches(const struct sim_machine *machine,
 	return count;
 }
 
-static void place_domain(struct layout *layout, bool first_domain)
+static void place_domain(struct pci_layout *layout, bool first_domain)
 {
 	const struct sim_machine *machine = layout->machine;
 	uint32_t bus[SIM_PCI_SWITCH_MAX], device[SIM_PCI_SWITCH_MAX] = {0};
@@ -501,7 +502,7 @@ static void place_domain(struct layout *layout, bool first_domain)
 }
 
 /* How many switches could carry adapters: one per group of GPUs that share one. */
-static uint32_t count_hosts(const struct layout *layout)
+static uint32_t count_hosts(const struct pci_layout *layout)
 {
 	const struct sim_machine *machine = layout->machine;
 	uint32_t hosts = 0;
@@ -574,7 +575,7 @@ static void number_nics(struct sim_pci *pci)
 
 int sim_pci_layout(const struct sim_machine *machine, struct sim_pci *out, struct sim_error *error)
 {
-	struct layout layout = {.machine = machine, .pci = out};
+	struct pci_layout layout = {.machine = machine, .pci = out};
 
 	out->count = 0;
 	group(&layout, 30, layout.complex);

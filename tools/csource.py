@@ -11,6 +11,8 @@ _TOKENS = re.compile(
     r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
 )
 
+_ATTRIBUTE = re.compile(r"__attribute__\(\(.*?\)\) ?(?!\))")
+
 
 def without_comments(text, keep_strings=False):
     """C text with comments (and string contents) blanked; every line keeps its number."""
@@ -22,6 +24,31 @@ def without_comments(text, keep_strings=False):
         return re.sub(r"[^\n]", " ", token)
 
     return _TOKENS.sub(blank, text)
+
+
+def functions(code):
+    """The line of each function's opening brace, and the lines of its body; `code` has no comments."""
+    lines = code.splitlines()
+    opened = None
+    for number, line in enumerate(lines, 1):
+        if line == "{":
+            opened = number
+        elif line == "}" and opened:
+            yield opened, lines[opened:number - 1]
+            opened = None
+
+
+def definitions(code):
+    """Name and line of each function that is not static; `code` has no comments."""
+    lines = code.splitlines()
+    for opened, _ in functions(code):
+        first = opened - 1
+        while first > 0 and lines[first - 1].strip() and not lines[first - 1].endswith((";", "}")) and lines[first - 1][0] != "#":
+            first -= 1
+        head = _ATTRIBUTE.sub("", " ".join(lines[first:opened - 1]))
+        name = re.search(r"(\w+) ?\(", head)
+        if name and not re.match(r"static\b", head):
+            yield name.group(1), first + 1
 
 
 def tree_files(root):

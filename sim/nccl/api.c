@@ -106,7 +106,7 @@ int ncclGetUniqueId(struct nccl_id *id)
 static int init(ncclComm_t *out, int ranks, const struct nccl_id *id, int rank, bool is_blocking)
 {
 	struct cuda_calls cuda;
-	struct fault fault;
+	struct nccl_fault fault;
 	const char *problem = NULL;
 	struct comm *comm = NULL;
 	size_t place = 0;

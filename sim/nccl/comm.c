@@ -140,7 +140,7 @@ static void *comm_thread(void *context)
 }
 
 int comm_new(const struct nccl_id *id, uint32_t ranks, uint32_t rank, bool is_blocking,
-	     const struct cuda_calls *cuda, const struct fault *fault, struct comm **out)
+	     const struct cuda_calls *cuda, const struct nccl_fault *fault, struct comm **out)
 {
 	struct comm *comm = calloc(1, sizeof(*comm));
 	if (!comm)
@@ -205,7 +205,7 @@ void comm_free(struct comm *comm, bool is_abort)
 	(void)pthread_cond_broadcast(&comm->changed);
 	(void)pthread_mutex_unlock(&comm->lock);
 	(void)pthread_join(comm->thread, NULL);
-	comm->world = world_leave(comm->world, is_abort);
+	comm->world = comm_world_leave(comm->world, is_abort);
 	(void)comm->cuda.cuStreamDestroy_v2(comm->copies);
 	(void)pthread_cond_destroy(&comm->changed);
 	(void)pthread_mutex_destroy(&comm->lock);

@@ -19,7 +19,7 @@
 #include "sim/nccl/fault.h"
 #include "sim/nccl/report.h"
 
-struct world;
+struct comm_world;
 
 enum comm_limits {
 	COMM_TEXT_MAX = 320,
@@ -61,14 +61,14 @@ struct comm {
 	uint32_t rank, ranks;
 	pid_t pid;
 	bool is_blocking;
-	struct fault fault;
+	struct nccl_fault fault;
 	struct cuda_calls cuda;
 	struct CUctx_st *context;
 	/* Of our own, and not blocking: copies on the default stream would wait for the very
 	 * operations that they belong to. */
 	struct CUstream_st *copies;
 	int device;
-	struct world *world; /* owned; NULL until all have come */
+	struct comm_world *world; /* owned; NULL until all have come */
 	struct report report;
 	pthread_t thread;
 	pthread_mutex_t lock; /* of what follows */
@@ -85,7 +85,7 @@ struct comm {
 
 /* Makes it and its thread. `fault` as parsed. */
 int comm_new(const struct nccl_id *id, uint32_t ranks, uint32_t rank, bool is_blocking,
-	     const struct cuda_calls *cuda, const struct fault *fault, struct comm **out);
+	     const struct cuda_calls *cuda, const struct nccl_fault *fault, struct comm **out);
 /* Waits for the thread, which first does what is queued unless `is_abort`. */
 void comm_free(struct comm *comm, bool is_abort);
 /* Until it is ready, or has failed. */

@@ -10,7 +10,7 @@
 #include "sim/nccl/reduce.h"
 #include "sim/nccl/world.h"
 
-struct run {
+struct comm_run {
 	struct comm *comm;
 	const struct op *op;
 	size_t size; /* of an element */
@@ -40,7 +40,7 @@ static int put(struct comm *comm, uint64_t to, const uint8_t *from, size_t bytes
 				       (unsigned long long)to);
 }
 
-static void add(struct run *run, uint32_t peer, bool is_send, uint8_t *data, size_t bytes)
+static void add(struct comm_run *run, uint32_t peer, bool is_send, uint8_t *data, size_t bytes)
 {
 	if (peer == run->comm->rank)
 		return;
@@ -48,7 +48,7 @@ static void add(struct run *run, uint32_t peer, bool is_send, uint8_t *data, siz
 	    .peer = peer, .is_send = is_send, .data = data, .bytes = bytes, .tag = run->tag};
 }
 
-static int move(struct run *run)
+static int move(struct comm_run *run)
 {
 	char problem[WORLD_PROBLEM_MAX] = "";
 	struct comm *comm = run->comm;
@@ -59,7 +59,7 @@ static int move(struct run *run)
 	return comm_fail(comm, result, "%s", problem);
 }
 
-static bool make_room(struct run *run, size_t own, size_t heard, size_t sum)
+static bool make_room(struct comm_run *run, size_t own, size_t heard, size_t sum)
 {
 	run->own = malloc(own + 1);
 	run->heard = malloc(heard + 1);
@@ -68,14 +68,14 @@ static bool make_room(struct run *run, size_t own, size_t heard, size_t sum)
 }
 
 /* Bytes from the beginning to slice `part` of `count` elements in `ranks` slices. */
-static size_t slice_at(const struct run *run, size_t count, uint32_t part)
+static size_t slice_at(const struct comm_run *run, size_t count, uint32_t part)
 {
 	return count / run->comm->ranks * part * run->size +
 	       (part < count % run->comm->ranks ? part : count % run->comm->ranks) * run->size;
 }
 
 /* Each rank's slice of `own` from all ranks, reduced into `sum`. */
-static int reduce_slices(struct run *run, size_t count)
+static int reduce_slices(struct comm_run *run, size_t count)
 {
 	const struct comm *comm = run->comm;
 	const struct op *op = run->op;
@@ -105,7 +105,7 @@ static int reduce_slices(struct run *run, size_t count)
 }
 
 /* Every rank's slice, which `own` has in its place, to all. */
-static int gather_slices(struct run *run, size_t count)
+static int gather_slices(struct comm_run *run, size_t count)
 {
 	const struct comm *comm = run->comm;
 	size_t begin = slice_at(run, count, comm->rank);
@@ -120,7 +120,7 @@ static int gather_slices(struct run *run, size_t count)
 	return move(run);
 }
 
-static int run_all_reduce(struct run *run)
+static int run_all_reduce(struct comm_run *run)
 {
 	const struct op *op = run->op;
 	struct comm *comm = run->comm;
@@ -143,7 +143,7 @@ static int run_all_reduce(struct run *run)
 	return result == NCCL_SUCCESS ? put(comm, op->receive, run->own, bytes) : result;
 }
 
-static int run_reduce_scatter(struct run *run)
+static int run_reduce_scatter(struct comm_run *run)
 {
 	const struct op *op = run->op;
 	struct comm *comm = run->comm;
@@ -161,7 +161,7 @@ static int run_reduce_scatter(struct run *run)
 	return result == NCCL_SUCCESS ? put(comm, op->receive, run->sum, bytes) : result;
 }
 
-static int run_all_gather(struct run *run)
+static int run_all_gather(struct comm_run *run)
 {
 	const struct op *op = run->op;
 	struct comm *comm = run->comm;
@@ -177,7 +177,7 @@ static int run_all_gather(struct run *run)
 	return result == NCCL_SUCCESS ? put(comm, op->receive, run->own, all) : result;
 }
 
-static int run_broadcast(struct run *run)
+static int run_broadcast(struct comm_run *run)
 {
 	const struct op *op = run->op;
 	struct comm *comm = run->comm;
@@ -199,7 +199,7 @@ static int run_broadcast(struct run *run)
 	return result == NCCL_SUCCESS ? put(comm, op->receive, run->own, bytes) : result;
 }
 
-static int run_reduce(struct run *run)
+static int run_reduce(struct comm_run *run)
 {
 	const struct op *op = run->op;
 	struct comm *comm = run->comm;
@@ -238,7 +238,7 @@ static int run_reduce(struct run *run)
 
 static int run_collective(struct comm *comm, const struct op *op)
 {
-	struct run *run = calloc(1, sizeof(*run));
+	struct comm_run *run = calloc(1, sizeof(*run));
 	int result = NCCL_SYSTEM_ERROR;
 
 	if (!run)

@@ -36,7 +36,7 @@ static bool word_begins(const char *text, const char *end, const char *word, con
 	return true;
 }
 
-static bool word_parse(const char *text, const char *end, struct fault *out)
+static bool word_parse(const char *text, const char *end, struct nccl_fault *out)
 {
 	const char *rest = NULL;
 
@@ -67,9 +67,9 @@ static bool word_parse(const char *text, const char *end, struct fault *out)
 	return false;
 }
 
-bool fault_parse(const char *text, struct fault *out, const char **out_bad)
+bool fault_parse(const char *text, struct nccl_fault *out, const char **out_bad)
 {
-	struct fault fault = {.hang_bytes = UINT64_MAX, .async_bytes = UINT64_MAX};
+	struct nccl_fault fault = {.hang_bytes = UINT64_MAX, .async_bytes = UINT64_MAX};
 
 	while (text && *text) {
 		const char *end = text + strcspn(text, ",");

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct fault {
+struct nccl_fault {
 	bool has_wrong, is_socket, is_shm, is_init;
 	uint32_t wrong_rank;
 	uint64_t wrong_element;
@@ -25,6 +25,6 @@ struct fault {
 };
 
 /* NULL and "": no fault. False: `text` is none of the above; `*out_bad` points to the word. */
-bool fault_parse(const char *text, struct fault *out, const char **out_bad);
+bool fault_parse(const char *text, struct nccl_fault *out, const char **out_bad);
 
 #endif

@@ -134,7 +134,7 @@ static bool has_port(const struct sim_machine *machine)
 	return false;
 }
 
-void report_init(const struct world *world, uint32_t rank, uint32_t ranks, int device,
+void report_init(const struct comm_world *world, uint32_t rank, uint32_t ranks, int device,
 		 bool is_socket, struct report *out)
 {
 	char path[SIM_PATH_MAX];

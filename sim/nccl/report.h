@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct world;
+struct comm_world;
 
 struct report {
 	double bytes_per_ns; /* of a rank, each direction */
@@ -19,7 +19,7 @@ struct report {
 
 /* Looks at the machine, writes what the environment asks for to NCCL_DEBUG_FILE (or standard
  * output). `device` is CUDA's number of this rank's GPU. */
-void report_init(const struct world *world, uint32_t rank, uint32_t ranks, int device,
+void report_init(const struct comm_world *world, uint32_t rank, uint32_t ranks, int device,
 		 bool is_socket, struct report *out);
 /* One line, if NCCL_DEBUG asks for it ("WARN" is written at INFO too). */
 void report_line(int device, const char *level, const char *format, ...)

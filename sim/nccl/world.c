@@ -35,7 +35,7 @@ struct head {
 	struct member member[WORLD_RANKS_MAX];
 };
 
-struct world {
+struct comm_world {
 	uint32_t rank, ranks;
 	size_t ring_bytes, total;
 	struct head *head; /* mapped; rings follow, then their bytes */
@@ -75,7 +75,7 @@ static void wait_turn(uint64_t turn)
 }
 
 /* Somebody who was here and is no more, without having said so. */
-static bool find_dead(const struct world *world, uint32_t *out_rank)
+static bool find_dead(const struct comm_world *world, uint32_t *out_rank)
 {
 	for (uint32_t i = 0; i < world->ranks; i++) {
 		const struct member *member = &world->head->member[i];
@@ -90,7 +90,7 @@ static bool find_dead(const struct world *world, uint32_t *out_rank)
 	return false;
 }
 
-static int look_around(const struct world *world, uint64_t turn, const atomic_bool *stop,
+static int look_around(const struct comm_world *world, uint64_t turn, const atomic_bool *stop,
 		       char problem[WORLD_PROBLEM_MAX])
 {
 	uint32_t dead = 0;
@@ -112,7 +112,7 @@ static int look_around(const struct world *world, uint64_t turn, const atomic_bo
 	return NCCL_SUCCESS;
 }
 
-static int segment_map(const char *name, struct world *world, char problem[WORLD_PROBLEM_MAX])
+static int segment_map(const char *name, struct comm_world *world, char problem[WORLD_PROBLEM_MAX])
 {
 	size_t rings = (size_t)world->ranks * world->ranks;
 
@@ -150,7 +150,7 @@ static int segment_map(const char *name, struct world *world, char problem[WORLD
 	return NCCL_SUCCESS;
 }
 
-static int enter(struct world *world, const char *bus_id, char problem[WORLD_PROBLEM_MAX])
+static int enter(struct comm_world *world, const char *bus_id, char problem[WORLD_PROBLEM_MAX])
 {
 	struct head *head = world->head;
 	struct member *self = &head->member[world->rank];
@@ -177,7 +177,7 @@ static int enter(struct world *world, const char *bus_id, char problem[WORLD_PRO
 }
 
 int world_join(const struct nccl_id *id, uint32_t ranks, uint32_t rank, const char *bus_id,
-	       const atomic_bool *stop, struct world **out, char problem[WORLD_PROBLEM_MAX])
+	       const atomic_bool *stop, struct comm_world **out, char problem[WORLD_PROBLEM_MAX])
 {
 	struct id_content content;
 	char name[NAME_MAX_BYTES] = "/sluice-sim-nccl-";
@@ -192,7 +192,7 @@ int world_join(const struct nccl_id *id, uint32_t ranks, uint32_t rank, const ch
 	for (size_t i = 0; i < TOKEN_BYTES; i++)
 		at += (size_t)snprintf(name + at, sizeof(name) - at, "%02x", content.token[i]);
 
-	struct world *world = calloc(1, sizeof(*world));
+	struct comm_world *world = calloc(1, sizeof(*world));
 	if (!world)
 		return NCCL_SYSTEM_ERROR;
 
@@ -213,7 +213,7 @@ int world_join(const struct nccl_id *id, uint32_t ranks, uint32_t rank, const ch
 	if (rank == 0 || result != NCCL_SUCCESS)
 		(void)shm_unlink(name);
 	if (result != NCCL_SUCCESS) {
-		(void)world_leave(world, true);
+		(void)comm_world_leave(world, true);
 		return result;
 	}
 
@@ -221,7 +221,7 @@ int world_join(const struct nccl_id *id, uint32_t ranks, uint32_t rank, const ch
 	return NCCL_SUCCESS;
 }
 
-struct world *world_leave(struct world *world, bool is_abort)
+struct comm_world *comm_world_leave(struct comm_world *world, bool is_abort)
 {
 	if (!world)
 		return NULL;
@@ -237,13 +237,13 @@ struct world *world_leave(struct world *world, bool is_abort)
 	return NULL;
 }
 
-const char *world_bus_id(const struct world *world, uint32_t rank)
+const char *world_bus_id(const struct comm_world *world, uint32_t rank)
 {
 	return world->head->member[rank].bus_id;
 }
 
 /* Copies what fits into or out of the ring; how many bytes. */
-static size_t ring_step(struct world *world, uint32_t from, uint32_t to, bool is_send,
+static size_t ring_step(struct comm_world *world, uint32_t from, uint32_t to, bool is_send,
 			uint8_t *data, size_t bytes)
 {
 	size_t place = (size_t)from * world->ranks + to, size = world->ring_bytes;
@@ -280,7 +280,8 @@ static bool tag_is_same(const struct world_tag *a, const struct world_tag *b)
 }
 
 /* Whether it moved. */
-static bool transfer_step(struct world *world, struct world_transfer *transfer, bool *out_differs)
+static bool transfer_step(struct comm_world *world, struct world_transfer *transfer,
+			  bool *out_differs)
 {
 	uint32_t from = transfer->is_send ? world->rank : transfer->peer;
 	uint32_t to = transfer->is_send ? transfer->peer : world->rank;
@@ -315,7 +316,7 @@ static bool transfer_is_done(const struct world_transfer *transfer)
 	return transfer->tag_done == sizeof(transfer->tag) && transfer->done == transfer->bytes;
 }
 
-int world_move(struct world *world, struct world_transfer *transfers, size_t count,
+int world_move(struct comm_world *world, struct world_transfer *transfers, size_t count,
 	       const atomic_bool *stop, char problem[WORLD_PROBLEM_MAX])
 {
 	for (uint64_t turn = 0;;) {

@@ -14,7 +14,7 @@
 
 #include "sim/nccl/api.h"
 
-enum world_limits {
+enum comm_world_limits {
 	WORLD_RANKS_MAX = 64,
 	WORLD_BUS_MAX = 24,
 	WORLD_RING_MAX = 256 << 10, /* bytes of one ring; smaller where there are many ranks */
@@ -23,7 +23,7 @@ enum world_limits {
 	WORLD_PROBLEM_MAX = 256,
 };
 
-struct world;
+struct comm_world;
 
 /* What a message is part of; both ends must say the same. */
 struct world_tag {
@@ -51,14 +51,14 @@ int world_make_id(struct nccl_id *out);
  * `problem`.
  */
 int world_join(const struct nccl_id *id, uint32_t ranks, uint32_t rank, const char *bus_id,
-	       const atomic_bool *stop, struct world **out, char problem[WORLD_PROBLEM_MAX]);
+	       const atomic_bool *stop, struct comm_world **out, char problem[WORLD_PROBLEM_MAX]);
 /* The others notice. NULL. */
-struct world *world_leave(struct world *world, bool is_abort);
-const char *world_bus_id(const struct world *world, uint32_t rank);
+struct comm_world *comm_world_leave(struct comm_world *world, bool is_abort);
+const char *world_bus_id(const struct comm_world *world, uint32_t rank);
 /* Until all are done. Transfers of one pair and direction go in the order given. NCCL_SUCCESS,
  * NCCL_REMOTE_ERROR (somebody died or aborted), NCCL_INVALID_USAGE (both ends differ),
  * NCCL_IN_PROGRESS (stopped). */
-int world_move(struct world *world, struct world_transfer *transfers, size_t count,
+int world_move(struct comm_world *world, struct world_transfer *transfers, size_t count,
 	       const atomic_bool *stop, char problem[WORLD_PROBLEM_MAX]);
 
 #endif

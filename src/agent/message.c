@@ -20,7 +20,7 @@
 #include "hardware/snapshot.h"
 #include "wire/arena.h"
 
-enum message_limits {
+enum reply_limits {
 	MESSAGE_SLOT_BITS = 64,
 };
 

@@ -22,46 +22,46 @@ enum yaml_internals {
 
 /* Everything of a document lies in a few blocks: a file has thousands of nodes, and taking and
  * giving back memory for each costs more than reading it. */
-struct block {
-	struct block *older;
+struct yaml_block {
+	struct yaml_block *older;
 	size_t used, size;
 	void *bytes[]; /* aligned for whatever is in here */
 };
 
 /* A node with what only the parser needs. */
-struct node {
-	struct yaml_node public; /* first: a struct yaml_node * is a struct node * */
+struct yaml_part {
+	struct yaml_node public; /* first: a struct yaml_node * is a struct yaml_part * */
 	const char *anchor;	 /* NULL: none */
 	size_t expanded;	 /* bytes with aliases written out, itself included */
 	size_t entry_capacity;
 	struct yaml_entry *own_entries; /* public.entries */
-	struct node *older_anchor;	/* those with anchors, newest first */
+	struct yaml_part *older_anchor; /* those with anchors, newest first */
 	bool complete;
 };
 
 struct yaml {
-	struct block *newest; /* owned, all of them */
+	struct yaml_block *newest; /* owned, all of them */
 	const struct yaml_node *root;
 	const struct yaml_node **documents; /* in the blocks; of a stream */
 	size_t document_count;
 };
 
 /* Where the next node belongs: the open maps and lists, outermost first. */
-struct reader {
+struct yaml_reader {
 	const char *name;
 	struct yaml *yaml;
 	size_t scale; /* how many times the usual limits */
 	size_t nodes, anchors;
 	bool is_stream;
 	size_t aliased; /* bytes that aliases stand for */
-	struct node *newest_anchor;
-	struct node *open[YAML_DEPTH_MAX];
-	struct node *key[YAML_DEPTH_MAX]; /* of an open map: the key whose value comes next */
+	struct yaml_part *newest_anchor;
+	struct yaml_part *open[YAML_DEPTH_MAX];
+	struct yaml_part *key[YAML_DEPTH_MAX]; /* of an open map: the key whose value comes next */
 	size_t depth;
 	struct err *err;
 };
 
-static int reader_fail(const struct reader *reader, int code, const yaml_mark_t *mark,
+static int reader_fail(const struct yaml_reader *reader, int code, const yaml_mark_t *mark,
 		       const char *what)
 {
 	return err_set(reader->err, code, "%s:%zu:%zu: %s", reader->name, mark->line + 1,
@@ -71,7 +71,7 @@ static int reader_fail(const struct reader *reader, int code, const yaml_mark_t 
 /* Memory for `size` bytes, valid until yaml_free(); NULL. */
 static void *yaml_take(struct yaml *yaml, size_t size)
 {
-	struct block *block = yaml->newest;
+	struct yaml_block *block = yaml->newest;
 
 	size = (size + sizeof(void *) - 1) & ~(sizeof(void *) - 1);
 	if (!block || block->size - block->used < size) {
@@ -80,11 +80,11 @@ static void *yaml_take(struct yaml *yaml, size_t size)
 							     : YAML_BLOCK_MAX;
 		room = size > room ? size : room;
 
-		struct block *grown = malloc(sizeof(*grown) + room);
+		struct yaml_block *grown = malloc(sizeof(*grown) + room);
 		if (!grown)
 			return NULL;
 
-		*grown = (struct block){.older = block, .size = room};
+		*grown = (struct yaml_block){.older = block, .size = room};
 		yaml->newest = block = grown;
 	}
 
@@ -104,8 +104,8 @@ static char *yaml_copy(struct yaml *yaml, const char *text, size_t length)
 	return copy;
 }
 
-static int reader_node(struct reader *reader, enum yaml_kind kind, const yaml_mark_t *mark,
-		       const yaml_char_t *anchor, struct node **out)
+static int reader_node(struct yaml_reader *reader, enum yaml_kind kind, const yaml_mark_t *mark,
+		       const yaml_char_t *anchor, struct yaml_part **out)
 {
 	if (reader->nodes >= reader->scale * YAML_NODES_MAX) {
 		char what[64];
@@ -114,12 +114,12 @@ static int reader_node(struct reader *reader, enum yaml_kind kind, const yaml_ma
 		return reader_fail(reader, -E2BIG, mark, what);
 	}
 
-	struct node *node = yaml_take(reader->yaml, sizeof(*node));
+	struct yaml_part *node = yaml_take(reader->yaml, sizeof(*node));
 	if (!node)
 		return reader_fail(reader, -ENOMEM, mark, "out of memory");
 
 	reader->nodes++;
-	*node = (struct node){.complete = false};
+	*node = (struct yaml_part){.complete = false};
 	node->public.kind = kind;
 	node->public.line = (uint32_t)mark->line + 1;
 	node->public.column = (uint32_t)mark->column + 1;
@@ -143,8 +143,8 @@ static int reader_node(struct reader *reader, enum yaml_kind kind, const yaml_ma
 	return 0;
 }
 
-static int reader_add_entry(struct reader *reader, struct node *parent, struct node *key,
-			    struct node *value, const yaml_mark_t *mark)
+static int reader_add_entry(struct yaml_reader *reader, struct yaml_part *parent,
+			    struct yaml_part *key, struct yaml_part *value, const yaml_mark_t *mark)
 {
 	if (parent->public.entry_count == parent->entry_capacity) {
 		size_t capacity = parent->entry_capacity ? 2 * parent->entry_capacity : 4;
@@ -179,7 +179,7 @@ static int reader_add_entry(struct reader *reader, struct node *parent, struct n
 }
 
 /* Puts a finished node (a scalar, an alias, a closed map or list) where it belongs. */
-static int reader_place(struct reader *reader, struct node *node, const yaml_mark_t *mark)
+static int reader_place(struct yaml_reader *reader, struct yaml_part *node, const yaml_mark_t *mark)
 {
 	node->complete = true;
 	if (reader->depth == 0) {
@@ -188,7 +188,7 @@ static int reader_place(struct reader *reader, struct node *node, const yaml_mar
 	}
 
 	size_t top = reader->depth - 1;
-	struct node *parent = reader->open[top];
+	struct yaml_part *parent = reader->open[top];
 
 	if (parent->public.kind == YAML_LIST)
 		return reader_add_entry(reader, parent, NULL, node, mark);
@@ -201,7 +201,7 @@ static int reader_place(struct reader *reader, struct node *node, const yaml_mar
 		return 0;
 	}
 
-	struct node *key = reader->key[top];
+	struct yaml_part *key = reader->key[top];
 	reader->key[top] = NULL;
 	return reader_add_entry(reader, parent, key, node, mark);
 }
@@ -217,7 +217,7 @@ static int entry_compare(const void *left, const void *right)
 }
 
 /* Go's decoders take the last or the first of two equal keys, depending on the version. */
-static int reader_check_keys(const struct reader *reader, const struct node *map)
+static int reader_check_keys(const struct yaml_reader *reader, const struct yaml_part *map)
 {
 	size_t count = map->public.entry_count;
 	if (count < 2)
@@ -245,9 +245,9 @@ static int reader_check_keys(const struct reader *reader, const struct node *map
 	return 0;
 }
 
-static int reader_scalar(struct reader *reader, const yaml_event_t *event)
+static int reader_scalar(struct yaml_reader *reader, const yaml_event_t *event)
 {
-	struct node *node;
+	struct yaml_part *node;
 	int rc =
 	    reader_node(reader, YAML_SCALAR, &event->start_mark, event->data.scalar.anchor, &node);
 	if (rc < 0)
@@ -269,14 +269,14 @@ static int reader_scalar(struct reader *reader, const yaml_event_t *event)
 	return reader_place(reader, node, &event->start_mark);
 }
 
-static int reader_open(struct reader *reader, enum yaml_kind kind, const yaml_event_t *event,
+static int reader_open(struct yaml_reader *reader, enum yaml_kind kind, const yaml_event_t *event,
 		       const yaml_char_t *anchor)
 {
 	if (reader->depth == YAML_DEPTH_MAX)
 		return reader_fail(reader, -E2BIG, &event->start_mark,
 				   "nested deeper than 32 levels");
 
-	struct node *node;
+	struct yaml_part *node;
 	int rc = reader_node(reader, kind, &event->start_mark, anchor, &node);
 	if (rc < 0)
 		return rc;
@@ -288,9 +288,9 @@ static int reader_open(struct reader *reader, enum yaml_kind kind, const yaml_ev
 	return 0;
 }
 
-static int reader_close(struct reader *reader)
+static int reader_close(struct yaml_reader *reader)
 {
-	struct node *node = reader->open[--reader->depth];
+	struct yaml_part *node = reader->open[--reader->depth];
 	if (node->public.kind == YAML_MAP) {
 		int rc = reader_check_keys(reader, node);
 		if (rc < 0)
@@ -302,11 +302,11 @@ static int reader_close(struct reader *reader)
 	return reader_place(reader, node, &mark);
 }
 
-static int reader_alias(struct reader *reader, const yaml_event_t *event)
+static int reader_alias(struct yaml_reader *reader, const yaml_event_t *event)
 {
 	const char *anchor = (const char *)event->data.alias.anchor;
 
-	for (struct node *node = reader->newest_anchor; node; node = node->older_anchor) {
+	for (struct yaml_part *node = reader->newest_anchor; node; node = node->older_anchor) {
 		if (strcmp(node->anchor, anchor) != 0)
 			continue;
 		if (!node->complete)
@@ -325,7 +325,7 @@ static int reader_alias(struct reader *reader, const yaml_event_t *event)
 	return reader_fail(reader, -EINVAL, &event->start_mark, "an alias without its anchor");
 }
 
-static int reader_begin(struct reader *reader, const yaml_event_t *event)
+static int reader_begin(struct yaml_reader *reader, const yaml_event_t *event)
 {
 	if (!reader->is_stream && reader->yaml->root)
 		return reader_fail(reader, -EINVAL, &event->start_mark,
@@ -339,7 +339,7 @@ static int reader_begin(struct reader *reader, const yaml_event_t *event)
 	return 0;
 }
 
-static int reader_end(struct reader *reader, const yaml_event_t *event)
+static int reader_end(struct yaml_reader *reader, const yaml_event_t *event)
 {
 	struct yaml *yaml = reader->yaml;
 
@@ -356,7 +356,7 @@ static int reader_end(struct reader *reader, const yaml_event_t *event)
 	return 0;
 }
 
-static int reader_event(struct reader *reader, const yaml_event_t *event)
+static int reader_event(struct yaml_reader *reader, const yaml_event_t *event)
 {
 	switch (event->type) {
 	case YAML_DOCUMENT_START_EVENT:
@@ -449,7 +449,7 @@ static const char *copied_before(const char *text, size_t length, yaml_mark_t *m
 }
 
 /* What libyaml found wrong, in words that help. */
-static int reader_syntax_error(const struct reader *reader, const yaml_parser_t *parser,
+static int reader_syntax_error(const struct yaml_reader *reader, const yaml_parser_t *parser,
 			       const char *text, size_t length)
 {
 	yaml_mark_t mark = parser->problem_mark;
@@ -479,7 +479,8 @@ static int reader_syntax_error(const struct reader *reader, const yaml_parser_t 
 	return reader_fail(reader, -EINVAL, &mark, problem);
 }
 
-static int reader_run(struct reader *reader, yaml_parser_t *parser, const char *text, size_t length)
+static int reader_run(struct yaml_reader *reader, yaml_parser_t *parser, const char *text,
+		      size_t length)
 {
 	bool end = false;
 
@@ -523,11 +524,11 @@ static int yaml_parse_with(const char *text, size_t length, size_t max, bool is_
 	if (!yaml)
 		return err_set(err, -ENOMEM, "%s: out of memory", name);
 
-	struct reader reader = {.name = name,
-				.yaml = yaml,
-				.scale = max / YAML_TEXT_MAX,
-				.is_stream = is_stream,
-				.err = err};
+	struct yaml_reader reader = {.name = name,
+				     .yaml = yaml,
+				     .scale = max / YAML_TEXT_MAX,
+				     .is_stream = is_stream,
+				     .err = err};
 	yaml_parser_t parser;
 	int rc = 0;
 
@@ -542,7 +543,7 @@ static int yaml_parse_with(const char *text, size_t length, size_t max, bool is_
 	yaml_parser_delete(&parser);
 
 	if (rc == 0 && !yaml->root) { /* an empty file */
-		struct node *node;
+		struct yaml_part *node;
 		const yaml_mark_t start = {0};
 		rc = reader_node(&reader, YAML_SCALAR, &start, NULL, &node);
 		if (rc == 0)
@@ -576,7 +577,7 @@ struct yaml *yaml_free(struct yaml *yaml)
 		return NULL;
 
 	while (yaml->newest) {
-		struct block *block = yaml->newest;
+		struct yaml_block *block = yaml->newest;
 		yaml->newest = block->older;
 		free(block);
 	}

@@ -48,7 +48,7 @@ struct reader_job {
 	bool is_off;		  /* under the gate: not all could be started */
 };
 
-struct reader {
+struct reader_thread {
 	struct reader_job *job;
 	pthread_t thread;
 	unsigned number;
@@ -65,7 +65,7 @@ struct reader {
 
 /* --- one reader ------------------------------------------------------------------------------- */
 
-static void reader_keep(struct reader *self, uint64_t took_ns)
+static void reader_keep(struct reader_thread *self, uint64_t took_ns)
 {
 	if (self->reads % self->stride != 0)
 		return;
@@ -83,7 +83,7 @@ static void reader_keep(struct reader *self, uint64_t took_ns)
 	self->samples[self->sample_count++] = (double)took_ns;
 }
 
-static void reader_check(struct reader *self, uint64_t offset, size_t length)
+static void reader_check(struct reader_thread *self, uint64_t offset, size_t length)
 {
 	for (size_t i = 0; i + 2 * sizeof(uint64_t) <= length; i += READER_BLOCK_MIN) {
 		uint64_t words[2];
@@ -115,7 +115,7 @@ static bool reader_is_stopped(const struct reader_job *job)
 	return job->stop && atomic_load_explicit(job->stop, memory_order_relaxed);
 }
 
-static uint64_t reader_place(struct reader *self, uint64_t *sequential)
+static uint64_t reader_place(struct reader_thread *self, uint64_t *sequential)
 {
 	const struct reader_job *job = self->job;
 	uint64_t blocks = job->set->bytes / job->what->block;
@@ -125,7 +125,7 @@ static uint64_t reader_place(struct reader *self, uint64_t *sequential)
 	return at * job->what->block;
 }
 
-static int reader_read_large(struct reader *self)
+static int reader_read_large(struct reader_thread *self)
 {
 	struct reader_job *job = self->job;
 	_cleanup_close_ int fd = reader_open(job, job->path, &self->err);
@@ -169,7 +169,7 @@ static int reader_read_large(struct reader *self)
 	return 0;
 }
 
-static int reader_read_file(struct reader *self, size_t file)
+static int reader_read_file(struct reader_thread *self, size_t file)
 {
 	struct reader_job *job = self->job;
 	char path[FILE_PATH_MAX];
@@ -198,7 +198,7 @@ static int reader_read_file(struct reader *self, size_t file)
 	return 0;
 }
 
-static int reader_read_files(struct reader *self)
+static int reader_read_files(struct reader_thread *self)
 {
 	struct reader_job *job = self->job;
 	if (!reader_wait(job))
@@ -227,7 +227,7 @@ static int reader_read_files(struct reader *self)
 
 static void *reader_main(void *context)
 {
-	struct reader *self = context;
+	struct reader_thread *self = context;
 	self->result = self->job->what->pattern == READER_FILES ? reader_read_files(self)
 								: reader_read_large(self);
 	return NULL;
@@ -296,14 +296,14 @@ static uint32_t *reader_mix(size_t files, uint64_t seed)
 
 /* --- all readers ------------------------------------------------------------------------------ */
 
-static int reader_sum(const struct reader *readers, unsigned count, struct reader_outcome *out,
-		      struct err *err)
+static int reader_sum(const struct reader_thread *readers, unsigned count,
+		      struct reader_outcome *out, struct err *err)
 {
 	size_t samples = 0;
 	uint64_t first_ns = UINT64_MAX, last_ns = 0;
 
 	for (unsigned i = 0; i < count; i++) {
-		const struct reader *reader = &readers[i];
+		const struct reader_thread *reader = &readers[i];
 		if (reader->result < 0)
 			return err_set(err, reader->result, "%s", reader->err.text);
 
@@ -334,19 +334,19 @@ static int reader_sum(const struct reader *readers, unsigned count, struct reade
 	return 0;
 }
 
-static int reader_start_all(struct reader_job *job, struct reader *readers, struct err *err)
+static int reader_start_all(struct reader_job *job, struct reader_thread *readers, struct err *err)
 {
 	unsigned count = job->what->readers;
 
 	for (unsigned i = 0; i < count; i++) {
-		struct reader *reader = &readers[i];
-		*reader =
-		    (struct reader){.job = job,
-				    .number = i,
-				    .stride = 1,
-				    .random = {.state = job->seed + i + 1},
-				    .block = aligned_alloc(READER_BLOCK_MIN, job->what->block),
-				    .samples = calloc(READER_SAMPLES, sizeof(double))};
+		struct reader_thread *reader = &readers[i];
+		*reader = (struct reader_thread){
+		    .job = job,
+		    .number = i,
+		    .stride = 1,
+		    .random = {.state = job->seed + i + 1},
+		    .block = aligned_alloc(READER_BLOCK_MIN, job->what->block),
+		    .samples = calloc(READER_SAMPLES, sizeof(double))};
 		if (!reader->block || !reader->samples)
 			return err_set(err, -ENOMEM, "no memory for %u readers", count);
 	}
@@ -370,7 +370,7 @@ static int reader_start_all(struct reader_job *job, struct reader *readers, stru
 static int reader_run_all(struct reader_job *job, struct reader_outcome *out, struct err *err)
 {
 	unsigned count = job->what->readers;
-	_cleanup_free_ struct reader *readers = calloc(count, sizeof(*readers));
+	_cleanup_free_ struct reader_thread *readers = calloc(count, sizeof(*readers));
 	if (!readers)
 		return err_set(err, -ENOMEM, "no memory for %u readers", count);
 

@@ -14,7 +14,7 @@
 
 struct err;
 
-enum reader_limits {
+enum bench_reader_limits {
 	READER_BLOCK_MIN = 4096, /* and every block is a multiple of it */
 	READER_BLOCK_MAX = 16 << 20,
 	READER_READERS_MAX = 256,

@@ -12,7 +12,7 @@
 
 enum { STORAGE_NAME_MAX = 64 };
 
-struct storage {
+struct storage_run {
 	const struct storage_plan *plan;
 	struct storage_outcome *out;
 	struct reader_set set, against; /* the latter without a directory: none */
@@ -29,7 +29,7 @@ void storage_done(struct storage_outcome *outcome)
 
 /* --- measuring -------------------------------------------------------------------------------- */
 
-static bool storage_go_on(struct storage *self, const char *what)
+static bool storage_go_on(struct storage_run *self, const char *what)
 {
 	const struct storage_plan *plan = self->plan;
 	if (plan->progress)
@@ -65,8 +65,8 @@ static int storage_record(struct storage_case *one, const char *side,
 }
 
 /* One case, once, in one of the directories. */
-static int storage_one(struct storage *self, struct storage_case *one, bool is_path, uint64_t index,
-		       struct err *err)
+static int storage_one(struct storage_run *self, struct storage_case *one, bool is_path,
+		       uint64_t index, struct err *err)
 {
 	const struct storage_plan *plan = self->plan;
 	const struct reader_set *set = is_path ? &self->set : &self->against;
@@ -102,7 +102,7 @@ static int storage_one(struct storage *self, struct storage_case *one, bool is_p
 	return storage_record(one, side, &outcome, index, err);
 }
 
-static int storage_round(struct storage *self, uint64_t round, struct err *err)
+static int storage_round(struct storage_run *self, uint64_t round, struct err *err)
 {
 	const struct storage_plan *plan = self->plan;
 	int rc = 0;
@@ -171,11 +171,11 @@ static int storage_judge(const struct storage_plan *plan, struct storage_case *o
 
 static bool storage_writes(uint64_t done, uint64_t all, void *context)
 {
-	struct storage *self = context;
+	struct storage_run *self = context;
 	return storage_go_on(self, "writing what is to be read");
 }
 
-static int storage_make_sets(struct storage *self, struct err *err)
+static int storage_make_sets(struct storage_run *self, struct err *err)
 {
 	const struct storage_plan *plan = self->plan;
 	int rc = reader_set_make(plan->path, plan->bytes, plan->files, plan->file_bytes,
@@ -209,9 +209,10 @@ static int storage_make_cases(const struct storage_plan *plan, struct storage_ou
 int storage_run(const struct storage_plan *plan, struct storage_outcome *out, struct err *err)
 {
 	*out = (struct storage_outcome){0};
-	struct storage self = {.plan = plan,
-			       .out = out,
-			       .all = plan->rounds * plan->case_count * (plan->against ? 2 : 1)};
+	struct storage_run self = {.plan = plan,
+				   .out = out,
+				   .all =
+				       plan->rounds * plan->case_count * (plan->against ? 2 : 1)};
 	int rc = storage_make_cases(plan, out, err);
 	if (rc == 0)
 		rc = storage_make_sets(&self, err);

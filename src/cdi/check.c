@@ -37,7 +37,7 @@ static void check_finding_done(struct check_finding *finding)
 static struct check_finding *check_same(const struct checker *checker, enum check_id id,
 					const struct check_about *about)
 {
-	struct check *check = checker->check;
+	struct cdi_check *check = checker->check;
 	for (uint32_t i = checker->first; i < check->count; i++) {
 		struct check_finding *finding = &check->findings[i];
 		if (finding->id == id && finding->file == about->file &&
@@ -80,7 +80,7 @@ static int check_fill(struct check_finding *finding, const struct check_about *a
 void check_add(struct checker *checker, enum check_id id, enum check_severity severity,
 	       const struct check_about *about, const char *format, ...)
 {
-	struct check *check = checker->check;
+	struct cdi_check *check = checker->check;
 
 	if (checker->rc < 0)
 		return;
@@ -119,12 +119,12 @@ void check_add(struct checker *checker, enum check_id id, enum check_severity se
 	}
 }
 
-void check_done(struct check *check)
+void check_done(struct cdi_check *check)
 {
 	for (uint32_t i = 0; i < check->count; i++)
 		check_finding_done(&check->findings[i]);
 	free(check->findings);
-	*check = (struct check){.count = 0};
+	*check = (struct cdi_check){.count = 0};
 }
 
 /* --- what mends it --------------------------------------------------------------------------- */
@@ -667,10 +667,10 @@ void check_look(struct checker *checker)
 		  "%s; a CDI file can only be mended after that", why.text);
 }
 
-int check_scan(const struct scan *scan, const struct check_options *options, struct check *out,
-	       struct err *err)
+int check_scan(const struct scan *scan, const struct cdi_check_options *options,
+	       struct cdi_check *out, struct err *err)
 {
-	_cleanup_check_ struct check check = {.count = 0};
+	_cleanup_check_ struct cdi_check check = {.count = 0};
 	struct checker checker = {.scan = scan, .options = options, .check = &check};
 	_cleanup_free_ struct scan_device *devices = NULL;
 	size_t count;
@@ -693,7 +693,7 @@ int check_scan(const struct scan *scan, const struct check_options *options, str
 			       err_describe(checker.rc));
 
 	*out = check;
-	check = (struct check){.count = 0};
+	check = (struct cdi_check){.count = 0};
 	return 0;
 }
 

@@ -84,7 +84,7 @@ struct check_finding {
 };
 
 /* Freed by check_done(). */
-struct check {
+struct cdi_check {
 	struct check_finding *findings;	   /* owned; in the order of the files */
 	uint32_t count, total;		   /* that are kept, and all */
 	uint32_t file_count, device_count; /* that were looked at */
@@ -102,7 +102,7 @@ struct check_machine {
  * them (https://github.com/moby/moby/pull/45933). Verified with 4.3.1. */
 #define CHECK_VERSION_OLDEST "0.5.0"
 
-struct check_options {
+struct cdi_check_options {
 	const char *root;	  /* before /dev, and before what files name that is not below it
 				     already; "" for the real machine */
 	const char *const *names; /* qualified names that are to work; none: all that lies there */
@@ -119,9 +119,9 @@ struct check_options {
 };
 
 /* -ENOMEM. `scan` is borrowed until check_done(). */
-int check_scan(const struct scan *scan, const struct check_options *options, struct check *out,
-	       struct err *err);
-void check_done(struct check *check);
+int check_scan(const struct scan *scan, const struct cdi_check_options *options,
+	       struct cdi_check *out, struct err *err);
+void check_done(struct cdi_check *check);
 #define _cleanup_check_ __attribute__((cleanup(check_done)))
 
 /* "node-missing": the same in every release. */

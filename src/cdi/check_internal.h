@@ -11,8 +11,8 @@
 
 struct checker {
 	const struct scan *scan;
-	const struct check_options *options;
-	struct check *check;
+	const struct cdi_check_options *options;
+	struct cdi_check *check;
 	uint32_t first;		      /* finding of the file that is looked at now */
 	const struct scan_file *file; /* that one */
 	bool is_gpu_file;	      /* some device of it has a node of a GPU */

@@ -48,7 +48,7 @@ const char *driver_triplet_here(void)
 	return DRIVER_TRIPLET;
 }
 
-int driver_complain(struct driver *driver, bool is_severe, bool is_mismatch, const char *format,
+int driver_complain(struct cdi_driver *driver, bool is_severe, bool is_mismatch, const char *format,
 		    ...)
 {
 	/* A severe one is never lost behind many that are not. */
@@ -80,13 +80,13 @@ int driver_complain(struct driver *driver, bool is_severe, bool is_mismatch, con
 	return 0;
 }
 
-int driver_refuse(struct driver *driver, uint32_t capabilities, const struct err *why)
+int driver_refuse(struct cdi_driver *driver, uint32_t capabilities, const struct err *why)
 {
 	return driver_complain(driver, capabilities & (DRIVER_UTILITY | DRIVER_COMPUTE), false,
 			       "%s", why->text);
 }
 
-int driver_add(struct driver *driver, enum driver_kind kind, uint32_t capabilities,
+int driver_add(struct cdi_driver *driver, enum driver_kind kind, uint32_t capabilities,
 	       const char *path, const char *name, struct err *err)
 {
 	for (uint32_t i = 0; i < driver->file_count; i++)
@@ -303,14 +303,14 @@ static int driver_file_compare(const void *left, const void *right)
 	return a->kind != b->kind ? (a->kind < b->kind ? -1 : 1) : strcmp(a->name, b->name);
 }
 
-int driver_find(const struct driver_options *options, struct driver *out, struct err *err)
+int driver_find(const struct driver_options *options, struct cdi_driver *out, struct err *err)
 {
 	_cleanup_rootdir_ struct rootdir root = ROOTDIR_CLOSED;
 	int rc = rootdir_open(options->root, &root, err);
 	if (rc < 0)
 		return rc;
 
-	_cleanup_driver_ struct driver driver = {0};
+	_cleanup_driver_ struct cdi_driver driver = {0};
 	if (strlen(root.path) >= sizeof(driver.root))
 		return err_set(err, -ENAMETOOLONG, "driver root '%.64s...' is too long", root.path);
 
@@ -345,11 +345,11 @@ int driver_find(const struct driver_options *options, struct driver *out, struct
 		      driver_file_compare);
 
 	*out = driver;
-	driver = (struct driver){0};
+	driver = (struct cdi_driver){0};
 	return 0;
 }
 
-void driver_done(struct driver *driver)
+void driver_done(struct cdi_driver *driver)
 {
 	for (uint32_t i = 0; i < driver->file_count; i++) {
 		free(driver->files[i].path);
@@ -357,10 +357,10 @@ void driver_done(struct driver *driver)
 	}
 	free(driver->files);
 	free(driver->problems);
-	*driver = (struct driver){0};
+	*driver = (struct cdi_driver){0};
 }
 
-const struct driver_problem *driver_severe(const struct driver *driver)
+const struct driver_problem *driver_severe(const struct cdi_driver *driver)
 {
 	for (uint32_t i = 0; i < driver->problem_count && i < DRIVER_PROBLEMS_MAX; i++)
 		if (driver->problems[i].is_severe)
@@ -368,7 +368,7 @@ const struct driver_problem *driver_severe(const struct driver *driver)
 	return NULL;
 }
 
-int driver_check(const struct driver *driver, struct err *err)
+int driver_check(const struct cdi_driver *driver, struct err *err)
 {
 	const struct driver_problem *severe = driver_severe(driver);
 	if (!severe)

@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "hardware/gpu.h"
 
-enum driver_limits {
+enum cdi_driver_limits {
 	DRIVER_FILES_MAX = 512,
 	DRIVER_PROBLEMS_MAX = 64,    /* more are only counted */
 	DRIVER_DIRECTORIES_MAX = 32, /* in which libraries are looked for */
@@ -58,7 +58,7 @@ struct driver_problem {
 	char text[ERR_TEXT_MAX];
 };
 
-struct driver {
+struct cdi_driver {
 	char root[GPU_PATH_MAX];       /* "" for / */
 	char version[GPU_VERSION_MAX]; /* of the files */
 	uint32_t file_count;
@@ -82,14 +82,14 @@ struct driver_options {
  * Looks. 0 also when there are problems; -ENOENT: not one library of a driver there; the root's
  * errors are those of rootdir_open(); -ENOMEM; -E2BIG: a limit.
  */
-int driver_find(const struct driver_options *options, struct driver *out, struct err *err);
-void driver_done(struct driver *driver);
+int driver_find(const struct driver_options *options, struct cdi_driver *out, struct err *err);
+void driver_done(struct cdi_driver *driver);
 #define _cleanup_driver_ __attribute__((cleanup(driver_done)))
 
 /* Whether a problem is severe, and which is the first; NULL if none. Borrowed. */
-const struct driver_problem *driver_severe(const struct driver *driver);
+const struct driver_problem *driver_severe(const struct cdi_driver *driver);
 /* The same as an error: -ESTALE: libraries that are not the kernel's; -ENOPKG: another one. 0. */
-int driver_check(const struct driver *driver, struct err *err);
+int driver_check(const struct cdi_driver *driver, struct err *err);
 
 /* "x86_64-linux-gnu": the name of this machine's libraries in Debian-like systems. */
 const char *driver_triplet_here(void);

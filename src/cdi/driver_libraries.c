@@ -361,7 +361,7 @@ static int driver_see_version(struct driver_search *search,
 			      const char *name, struct err *err)
 {
 	(void)prefix;
-	struct driver *driver = search->driver;
+	struct cdi_driver *driver = search->driver;
 	size_t stem = 0;
 	const char *version = driver_split(name, &stem);
 	const char *word = NULL;
@@ -472,7 +472,7 @@ static int driver_take_vdpau(struct driver_search *search, const char *above, st
 	return driver_each(search, &directory, prefix, driver_take_library, err);
 }
 
-static bool driver_has(const struct driver *driver, const char *stem)
+static bool driver_has(const struct cdi_driver *driver, const char *stem)
 {
 	size_t length = strlen(stem);
 	for (uint32_t i = 0; i < driver->file_count; i++)
@@ -484,7 +484,8 @@ static bool driver_has(const struct driver *driver, const char *stem)
 }
 
 /* No driver is an error; a driver that is not whole, or not the kernel's, a problem. */
-static int driver_judge(struct driver *driver, const char *kernel, bool saw_other, struct err *err)
+static int driver_judge(struct cdi_driver *driver, const char *kernel, bool saw_other,
+			struct err *err)
 {
 	if (driver->file_count == 0 && driver->problem_count > 0 && !saw_other &&
 	    !driver_severe(driver)) {
@@ -524,7 +525,7 @@ static int driver_judge(struct driver *driver, const char *kernel, bool saw_othe
 
 int driver_find_libraries(struct driver_search *search, struct err *err)
 {
-	struct driver *driver = search->driver;
+	struct cdi_driver *driver = search->driver;
 	const char *kernel = search->options->version ? search->options->version : "";
 
 	if (strlen(kernel) >= sizeof(driver->version) || (kernel[0] && !driver_is_version(kernel)))

@@ -31,7 +31,7 @@ struct gather {
 	char proc_version[GPU_VERSION_MAX];   /* what /proc/driver/nvidia says beside that; "" */
 	struct minors *minors;		      /* owned; NULL: there is no such file */
 	bool has_driver;
-	struct driver driver; /* valid when has_driver */
+	struct cdi_driver driver; /* valid when has_driver */
 };
 
 /*

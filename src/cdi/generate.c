@@ -40,7 +40,7 @@ struct generate_device {
 struct generator {
 	const struct inventory *inventory;
 	const struct minors *minors;
-	const struct driver *driver;
+	const struct cdi_driver *driver;
 	const struct generate_options *options;
 	struct generate_device *devices; /* owned */
 	size_t device_count;
@@ -503,7 +503,7 @@ static void generate_mounts(struct generator *generator)
 		       generator->options->triplet ? generator->options->triplet
 						   : driver_triplet_here());
 
-	const struct driver *driver = generator->driver;
+	const struct cdi_driver *driver = generator->driver;
 
 	generator->first = true;
 	for (uint32_t i = 0; driver && i < driver->file_count; i++)
@@ -644,7 +644,7 @@ static int generate_write(struct generator *generator)
 }
 
 int generate_text(const struct inventory *inventory, const struct minors *minors,
-		  const struct driver *driver, const struct generate_options *options,
+		  const struct cdi_driver *driver, const struct generate_options *options,
 		  struct buf *out, struct buf *notes, struct err *err)
 {
 	int rc = driver ? driver_check(driver, err) : 0;

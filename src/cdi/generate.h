@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 
 struct buf;
-struct driver;
+struct cdi_driver;
 struct err;
 struct inventory;
 struct minors;
@@ -66,7 +66,7 @@ struct generate_options {
  * path that is no UTF-8; -ENOSPC, -ENOMEM.
  */
 int generate_text(const struct inventory *inventory, const struct minors *minors,
-		  const struct driver *driver, const struct generate_options *options,
+		  const struct cdi_driver *driver, const struct generate_options *options,
 		  struct buf *out, struct buf *notes, struct err *err);
 
 /*

@@ -56,7 +56,7 @@ struct image_root {
 	int fd;
 	const char *triplet;
 	const struct image_arch *arch;
-	struct image *image;
+	struct cdi_image *image;
 	struct checker checker;
 	char debian[2][FILE_PATH_MAX]; /* "/lib/x86_64-linux-gnu" and the one below /usr */
 };
@@ -397,10 +397,10 @@ static int image_check_all(struct image_root *root, const char *directory, struc
 	return 0;
 }
 
-int image_check(const char *directory, const char *triplet, struct image *out, struct check *check,
-		struct err *err)
+int image_check(const char *directory, const char *triplet, struct cdi_image *out,
+		struct cdi_check *check, struct err *err)
 {
-	struct image image = {.libc = IMAGE_NO_LIBC};
+	struct cdi_image image = {.libc = IMAGE_NO_LIBC};
 	struct image_root root = {.triplet = triplet ? triplet : driver_triplet_here(),
 				  .image = &image,
 				  .checker = {.check = check}};

@@ -11,7 +11,7 @@
 #ifndef SLUICE_CDI_IMAGE_H
 #define SLUICE_CDI_IMAGE_H
 
-struct check;
+struct cdi_check;
 struct err;
 
 enum image_libc { IMAGE_NO_LIBC, IMAGE_GLIBC, IMAGE_MUSL };
@@ -24,7 +24,7 @@ enum image_layout {
 	IMAGE_FLAT,   /* /usr/lib alone */
 };
 
-struct image {
+struct cdi_image {
 	enum image_libc libc;
 	enum image_layout layout;
 };
@@ -34,8 +34,8 @@ struct image {
  * go to `check`, all zero before, freed by check_done(). -ENOENT, -ENOTDIR, -EACCES: the directory;
  * -EOPNOTSUPP: the kernel has no openat2(2); -ENOMEM.
  */
-int image_check(const char *directory, const char *triplet, struct image *out, struct check *check,
-		struct err *err);
+int image_check(const char *directory, const char *triplet, struct cdi_image *out,
+		struct cdi_check *check, struct err *err);
 
 /* "glibc", "musl", "none"; "debian", "rhel", "flat", "unknown". */
 const char *image_libc_to_string(enum image_libc libc);

@@ -311,7 +311,7 @@ void check_kubelet_allocatable(struct doctor *doctor)
 #define FEATURES_DIRECTORY "/etc/kubernetes/node-feature-discovery/features.d"
 #define OWN_FEATURES	   "gfd"
 
-enum label_limits {
+enum kubelet_label_limits {
 	LABEL_KEY_MAX = 320, /* prefix, slash and name of a key */
 	LABEL_KEYS_MAX = 4096,
 	FEATURE_FILES_MAX = 64,

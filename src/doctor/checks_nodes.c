@@ -25,7 +25,7 @@ enum node_numbers {
 
 /* --- nodes ----------------------------------------------------------------------------------- */
 
-struct nodes {
+struct doctor_nodes {
 	struct doctor *doctor;
 	uint32_t right, wrong;
 };
@@ -39,7 +39,7 @@ static bool is_stand_in(const struct doctor *doctor, const struct stat *status)
 }
 
 /* `mend`: the command that makes it. */
-static void expect_node(struct nodes *nodes, const char *path, uint32_t major_number,
+static void expect_node(struct doctor_nodes *nodes, const char *path, uint32_t major_number,
 			uint32_t minor_number, const char *mend)
 {
 	struct stat status;
@@ -75,7 +75,7 @@ static void expect_node(struct nodes *nodes, const char *path, uint32_t major_nu
 		doctor_do(finding, "rm %s\n%s", path, mend);
 }
 
-static void expect_gpus(struct nodes *nodes)
+static void expect_gpus(struct doctor_nodes *nodes)
 {
 	struct doctor *doctor = nodes->doctor;
 
@@ -96,7 +96,7 @@ static void expect_gpus(struct nodes *nodes)
 }
 
 /* The node of one file "access" of the capabilities. */
-static void expect_cap(struct nodes *nodes, const char *file, uint32_t major_number)
+static void expect_cap(struct doctor_nodes *nodes, const char *file, uint32_t major_number)
 {
 	struct nodes_rule rule = {.has_minor = false};
 	char path[FILE_PATH_MAX], mend[DOCTOR_DO_MAX];
@@ -116,7 +116,7 @@ static void expect_cap(struct nodes *nodes, const char *file, uint32_t major_num
 }
 
 /* "gpu0/mig/gi1/access" and "gpu0/mig/gi1/ci0/access" */
-static void expect_caps_of(struct nodes *nodes, const char *mig, uint32_t major_number)
+static void expect_caps_of(struct doctor_nodes *nodes, const char *mig, uint32_t major_number)
 {
 	_cleanup_rootfs_names_ struct rootfs_names instances;
 	(void)rootfs_list(&nodes->doctor->rootfs, mig, NULL, &instances);
@@ -137,7 +137,7 @@ static void expect_caps_of(struct nodes *nodes, const char *mig, uint32_t major_
 	}
 }
 
-static void expect_caps(struct nodes *nodes, uint32_t major_number)
+static void expect_caps(struct doctor_nodes *nodes, uint32_t major_number)
 {
 	for (uint32_t i = 0; major_number > 0 && i < nodes->doctor->facts.gpu_count; i++) {
 		char path[FILE_PATH_MAX];
@@ -152,7 +152,7 @@ static void expect_caps(struct nodes *nodes, uint32_t major_number)
 
 void check_driver_nodes(struct doctor *doctor)
 {
-	struct nodes nodes = {.doctor = doctor};
+	struct doctor_nodes nodes = {.doctor = doctor};
 	struct nodes_majors majors = {.nvidia = 0};
 	_cleanup_buf_ struct buf text;
 

@@ -58,7 +58,7 @@ bool lines_field(const char *text, size_t length, const char *key, char *out, si
 
 /* --- modules --------------------------------------------------------------------------------- */
 
-struct span {
+struct text_span {
 	const char *text;
 	size_t length;
 };
@@ -69,12 +69,12 @@ static bool is_blank(char c)
 }
 
 /* The next word, which quotation marks hold together. Empty at the end. */
-static struct span next_word(const char *text, size_t length, size_t *at)
+static struct text_span next_word(const char *text, size_t length, size_t *at)
 {
 	while (*at < length && is_blank(text[*at]))
 		(*at)++;
 
-	struct span word = {.text = text + *at};
+	struct text_span word = {.text = text + *at};
 	bool is_quoted = false;
 	while (*at < length && (is_quoted || !is_blank(text[*at]))) {
 		is_quoted ^= text[*at] == '"';
@@ -85,13 +85,13 @@ static struct span next_word(const char *text, size_t length, size_t *at)
 	return word;
 }
 
-static bool span_is(struct span span, const char *text)
+static bool span_is(struct text_span span, const char *text)
 {
 	return span.length == strlen(text) && memcmp(span.text, text, span.length) == 0;
 }
 
 /* Module names: - and _ are one. */
-static bool span_is_module(struct span span, const char *module)
+static bool span_is_module(struct text_span span, const char *module)
 {
 	if (span.length != strlen(module))
 		return false;
@@ -105,7 +105,7 @@ static bool span_is_module(struct span span, const char *module)
 	return true;
 }
 
-static bool span_ends_in(struct span span, const char *end)
+static bool span_ends_in(struct text_span span, const char *end)
 {
 	size_t length = strlen(end);
 	return span.length >= length && memcmp(span.text + span.length - length, end, length) == 0;
@@ -114,15 +114,15 @@ static bool span_ends_in(struct span span, const char *end)
 enum lines_block lines_modprobe(const char *text, size_t length, const char *module)
 {
 	size_t at = 0;
-	struct span command = next_word(text, length, &at);
-	struct span name = next_word(text, length, &at);
+	struct text_span command = next_word(text, length, &at);
+	struct text_span name = next_word(text, length, &at);
 	if (command.length == 0 || command.text[0] == '#' || !span_is_module(name, module))
 		return LINES_NOTHING;
 
 	if (span_is(command, "blacklist"))
 		return LINES_BLACKLIST;
 
-	struct span next = next_word(text, length, &at);
+	struct text_span next = next_word(text, length, &at);
 	if (span_is(command, "install") &&
 	    (span_ends_in(next, "/false") || span_ends_in(next, "/true") || span_is(next, ":") ||
 	     span_is(next, "false") || span_is(next, "true")))
@@ -136,12 +136,12 @@ enum lines_block lines_modprobe(const char *text, size_t length, const char *mod
 }
 
 /* Whether a list with commas has the module. */
-static bool list_has(struct span list, const char *module)
+static bool list_has(struct text_span list, const char *module)
 {
 	for (size_t at = 0; at <= list.length;) {
 		const char *start = list.text + at;
 		const char *comma = memchr(start, ',', list.length - at);
-		struct span item = {start, comma ? (size_t)(comma - start) : list.length - at};
+		struct text_span item = {start, comma ? (size_t)(comma - start) : list.length - at};
 		if (span_is_module(item, module))
 			return true;
 
@@ -153,7 +153,7 @@ static bool list_has(struct span list, const char *module)
 
 /* One word of the command line: Documentation/admin-guide/kernel-parameters.txt, dracut.cmdline(7),
  * modprobe.d(5). */
-static enum lines_block argument_blocks(struct span argument, const char *module)
+static enum lines_block argument_blocks(struct text_span argument, const char *module)
 {
 	static const char *const lists[] = {"modprobe.blacklist", "module_blacklist",
 					    "rd.driver.blacklist", "rdblacklist"};
@@ -167,8 +167,8 @@ static enum lines_block argument_blocks(struct span argument, const char *module
 	if (!equals)
 		return LINES_NOTHING;
 
-	struct span key = {argument.text, (size_t)(equals - argument.text)};
-	struct span value = {equals + 1, argument.length - key.length - 1};
+	struct text_span key = {argument.text, (size_t)(equals - argument.text)};
+	struct text_span value = {equals + 1, argument.length - key.length - 1};
 
 	if (value.length >= 2 && value.text[0] == '"' && value.text[value.length - 1] == '"') {
 		value.text++;
@@ -192,7 +192,7 @@ enum lines_block lines_cmdline(const char *text, size_t length, const char *modu
 	size_t at = 0;
 
 	for (;;) {
-		struct span argument = next_word(text, length, &at);
+		struct text_span argument = next_word(text, length, &at);
 		if (argument.length == 0)
 			return LINES_NOTHING;
 

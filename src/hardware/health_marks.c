@@ -122,7 +122,7 @@ int health_marks_add(struct buf *out, const struct health_mark *mark)
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-struct reading {
+struct marks_reading {
 	struct health_marks *marks;
 	struct health_mark *mark; /* the GPU whose lines come; NULL before the first */
 	bool has_head, is_ended;
@@ -184,7 +184,7 @@ static bool read_counter(const char *word, struct health_counter *out)
 	return parse_i64(word, INT64_MIN, INT64_MAX, &out->value) == 0;
 }
 
-static bool read_gpu(struct reading *reading, const struct line *line)
+static bool read_gpu(struct marks_reading *reading, const struct line *line)
 {
 	struct health_marks *marks = reading->marks;
 	if (marks->count == HEALTH_MARKS_GPU_MAX || line->count != 5)
@@ -285,7 +285,7 @@ static size_t words_of(const char *text)
 	return 2;
 }
 
-static bool read_line(struct reading *reading, struct line *line)
+static bool read_line(struct marks_reading *reading, struct line *line)
 {
 	struct health_marks *marks = reading->marks;
 
@@ -333,7 +333,7 @@ int health_marks_parse(const char *text, size_t length, struct health_marks *out
 {
 	_cleanup_health_marks_ struct health_marks marks = {.kmsg_sequence =
 								HEALTH_MARKS_NO_SEQUENCE};
-	struct reading reading = {.marks = &marks};
+	struct marks_reading reading = {.marks = &marks};
 	const char *at = text, *end = text + length;
 
 	marks.marks = calloc(HEALTH_MARKS_GPU_MAX, sizeof(*marks.marks));

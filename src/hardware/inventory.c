@@ -16,7 +16,7 @@ struct reading {
 	nvml_device handle;
 };
 
-struct reader {
+struct inventory_reader {
 	struct nvml_caller *caller;
 	const struct inventory_request *request;
 	struct reading *readings; /* owned; GPU_MAX of them */
@@ -95,7 +95,7 @@ static bool check(struct gpu *gpu, enum nvml_function function, int32_t result)
 	check(&(reading)->gpu, NVML_FN_##member,                                                   \
 	      NVML_CALL((reader)->caller, member, (reading)->handle, __VA_ARGS__))
 
-static void read_identity(struct reader *reader, struct reading *reading)
+static void read_identity(struct inventory_reader *reader, struct reading *reading)
 {
 	struct gpu *gpu = &reading->gpu;
 	struct nvml_pci_info pci = {.domain = 0};
@@ -135,7 +135,7 @@ static void read_identity(struct reader *reader, struct reading *reading)
 		gpu->minor = value;
 }
 
-static void read_model(struct reader *reader, struct reading *reading)
+static void read_model(struct inventory_reader *reader, struct reading *reading)
 {
 	struct gpu *gpu = &reading->gpu;
 	uint32_t value, second;
@@ -176,7 +176,7 @@ static void read_model(struct reader *reader, struct reading *reading)
 		gpu->pcie_width_max = value;
 }
 
-static void read_modes(struct reader *reader, struct reading *reading)
+static void read_modes(struct inventory_reader *reader, struct reading *reading)
 {
 	struct gpu *gpu = &reading->gpu;
 	uint32_t current, pending;
@@ -216,7 +216,7 @@ static uint32_t link_peer(uint32_t type, bool has_type, const struct nvml_pci_in
 	return GPU_LINK_OTHER;
 }
 
-static void read_links(struct reader *reader, struct reading *reading)
+static void read_links(struct inventory_reader *reader, struct reading *reading)
 {
 	struct gpu *gpu = &reading->gpu;
 
@@ -255,7 +255,7 @@ static void read_links(struct reader *reader, struct reading *reading)
  * (no cluster) is not. The function with a version word came with driver 550 and is asked where the
  * older one is no more (NVML API reference, nvmlGpuFabricInfo_t).
  */
-static void read_fabric(struct reader *reader, struct reading *reading)
+static void read_fabric(struct inventory_reader *reader, struct reading *reading)
 {
 	enum { FABRIC_COMPLETED = 3 };
 	static const uint8_t none[GPU_FABRIC_UUID_SIZE];
@@ -291,7 +291,8 @@ void inventory_mig_profile(const char *name, char out[GPU_PROFILE_MAX])
 	(void)snprintf(out, GPU_PROFILE_MAX, "%.*s", GPU_PROFILE_MAX - 1, mark ? mark + 4 : "");
 }
 
-static bool read_mig(struct reader *reader, uint32_t parent, uint32_t index, nvml_device handle)
+static bool read_mig(struct inventory_reader *reader, uint32_t parent, uint32_t index,
+		     nvml_device handle)
 {
 	struct mig_device *mig = &reader->migs[reader->mig_count];
 	*mig = (struct mig_device){.parent = parent,
@@ -328,7 +329,7 @@ static bool read_mig(struct reader *reader, uint32_t parent, uint32_t index, nvm
 	return true;
 }
 
-static void read_migs(struct reader *reader, uint32_t parent)
+static void read_migs(struct inventory_reader *reader, uint32_t parent)
 {
 	struct reading *reading = &reader->readings[parent];
 	if (reading->gpu.mig_current != GPU_MIG_ENABLED)
@@ -343,7 +344,7 @@ static void read_migs(struct reader *reader, uint32_t parent)
 }
 
 /* Enters a GPU that has a handle, or `result` says why it has none. */
-static void add(struct reader *reader, uint32_t index, nvml_device handle, int32_t result)
+static void add(struct inventory_reader *reader, uint32_t index, nvml_device handle, int32_t result)
 {
 	if (reader->count == GPU_MAX)
 		return;
@@ -369,7 +370,7 @@ static void add(struct reader *reader, uint32_t index, nvml_device handle, int32
 	gpu_fail(&reading->gpu, GPU_STATE_ERROR, nvml_function_to_string(NVML_FN_by_index), result);
 }
 
-static const struct inventory_skip *find_skip(const struct reader *reader, uint32_t index,
+static const struct inventory_skip *find_skip(const struct inventory_reader *reader, uint32_t index,
 					      const char *bus)
 {
 	for (uint32_t i = 0; i < reader->request->skip_count; i++) {
@@ -380,7 +381,7 @@ static const struct inventory_skip *find_skip(const struct reader *reader, uint3
 	return NULL;
 }
 
-static void add_skipped(struct reader *reader, const struct inventory_skip *skip)
+static void add_skipped(struct inventory_reader *reader, const struct inventory_skip *skip)
 {
 	if (reader->count == GPU_MAX)
 		return;
@@ -394,7 +395,7 @@ static void add_skipped(struct reader *reader, const struct inventory_skip *skip
 	    pci_parse_address(skip->bus, strlen(skip->bus), &reading->gpu.pci) == 0;
 }
 
-static void enumerate_by_index(struct reader *reader, uint32_t total)
+static void enumerate_by_index(struct inventory_reader *reader, uint32_t total)
 {
 	for (uint32_t i = 0; i < total; i++) {
 		const struct inventory_skip *skip = find_skip(reader, i, NULL);
@@ -412,7 +413,7 @@ static void enumerate_by_index(struct reader *reader, uint32_t total)
 }
 
 /* With GPUs to be skipped: indexes may have moved since, PCI addresses have not. */
-static void enumerate_by_bus(struct reader *reader)
+static void enumerate_by_bus(struct inventory_reader *reader)
 {
 	for (uint32_t i = 0; i < reader->bound_count; i++) {
 		char bus[PCI_TEXT_MAX];
@@ -438,7 +439,7 @@ static void enumerate_by_bus(struct reader *reader)
 	}
 }
 
-static bool skips_have_buses(const struct reader *reader)
+static bool skips_have_buses(const struct inventory_reader *reader)
 {
 	for (uint32_t i = 0; i < reader->request->skip_count; i++) {
 		if (reader->request->skip[i].bus[0] == '\0')
@@ -447,7 +448,7 @@ static bool skips_have_buses(const struct reader *reader)
 	return reader->request->skip_count > 0;
 }
 
-static bool bus_is_taken(const struct reader *reader, const struct pci_address *address)
+static bool bus_is_taken(const struct inventory_reader *reader, const struct pci_address *address)
 {
 	for (uint32_t i = 0; i < reader->count; i++) {
 		const struct gpu *gpu = &reader->readings[i].gpu;
@@ -462,7 +463,7 @@ static bool bus_is_taken(const struct reader *reader, const struct pci_address *
  * addresses, so when as many addresses are left over as there are such GPUs, they belong together
  * in order. One that vanished is dropped when the driver does not list it any more.
  */
-static void name_the_nameless(struct reader *reader)
+static void name_the_nameless(struct inventory_reader *reader)
 {
 	struct pci_address left[GPU_MAX];
 	uint32_t left_count = 0, nameless = 0;
@@ -496,7 +497,7 @@ static void name_the_nameless(struct reader *reader)
 }
 
 /* What needs no driver call: NUMA node, and the identity of a GPU that does not answer. */
-static void complete(struct reader *reader)
+static void complete(struct inventory_reader *reader)
 {
 	for (uint32_t i = 0; i < reader->count; i++) {
 		struct gpu *gpu = &reader->readings[i].gpu;
@@ -530,7 +531,7 @@ static int compare_reading(const void *a, const void *b)
 }
 
 /* Where the driver did not tell what is at the other end of a link, but it is one of our GPUs. */
-static void mark_gpu_links(struct reader *reader)
+static void mark_gpu_links(struct inventory_reader *reader)
 {
 	for (uint32_t i = 0; i < reader->count; i++) {
 		struct gpu *gpu = &reader->readings[i].gpu;
@@ -542,7 +543,7 @@ static void mark_gpu_links(struct reader *reader)
 	}
 }
 
-static void read_levels(struct reader *reader, struct inventory *out)
+static void read_levels(struct inventory_reader *reader, struct inventory *out)
 {
 	for (uint32_t i = 0; i < reader->count; i++) {
 		struct reading *a = &reader->readings[i];
@@ -568,7 +569,8 @@ static void read_levels(struct reader *reader, struct inventory *out)
 	}
 }
 
-static int refuse_real(const struct reader *reader, const struct nvml *nvml, struct err *err)
+static int refuse_real(const struct inventory_reader *reader, const struct nvml *nvml,
+		       struct err *err)
 {
 	for (uint32_t i = 0; nvml_is_simulation_wanted() && i < reader->count; i++) {
 		const struct gpu *gpu = &reader->readings[i].gpu;
@@ -583,8 +585,8 @@ static int refuse_real(const struct reader *reader, const struct nvml *nvml, str
 	return 0;
 }
 
-static int hand_out(struct reader *reader, struct inventory *out, nvml_device handles[GPU_MAX],
-		    struct err *err)
+static int hand_out(struct inventory_reader *reader, struct inventory *out,
+		    nvml_device handles[GPU_MAX], struct err *err)
 {
 	struct nvml *nvml = reader->caller->nvml;
 	struct inventory made;
@@ -633,7 +635,7 @@ int inventory_read(struct nvml_caller *caller, const struct inventory_request *r
 	if (!readings || !migs)
 		return err_set(err, -ENOMEM, "reading the inventory: no memory");
 
-	struct reader reader = {
+	struct inventory_reader reader = {
 	    .caller = caller, .request = request, .readings = readings, .migs = migs};
 
 	nvml_caller_target(caller, CALL_MARK_NO_GPU, "");

@@ -32,7 +32,7 @@ enum {
 	GIDS_LOOKED_AT = 16, /* entries of a port's table; those in use come first */
 };
 
-struct scan {
+struct rdma_scan {
 	const char *root;
 	int sys; /* the directory /sys below the root */
 	struct rdma_inventory *out;
@@ -49,7 +49,7 @@ static bool is_ours(int rc)
 	return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
 }
 
-static bool scan_fails(struct scan *scan, int rc)
+static bool scan_fails(struct rdma_scan *scan, int rc)
 {
 	if (is_ours(rc))
 		scan->failure = rc;
@@ -58,7 +58,7 @@ static bool scan_fails(struct scan *scan, int rc)
 
 /* A directory below another, to read files in: their paths are long, and walked for each of them.
  * -1: not there. */
-static int scan_enter(struct scan *scan, int at, const char *path)
+static int scan_enter(struct rdma_scan *scan, int at, const char *path)
 {
 	int fd = openat(at, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
@@ -70,7 +70,7 @@ static int scan_enter(struct scan *scan, int at, const char *path)
  * The bytes of a file below the directory `at`, or false and no bytes. One read is all there is: an
  * attribute of sysfs is given whole, and hundreds of them are read here.
  */
-static bool scan_file(struct scan *scan, int at, const char *path)
+static bool scan_file(struct rdma_scan *scan, int at, const char *path)
 {
 	scan->length = 0;
 	scan->text[0] = '\0';
@@ -94,7 +94,7 @@ static bool scan_file(struct scan *scan, int at, const char *path)
 }
 
 /* The file as one printable line; "" when it cannot be read. */
-static void scan_text(struct scan *scan, int at, const char *path, char *out, size_t size)
+static void scan_text(struct rdma_scan *scan, int at, const char *path, char *out, size_t size)
 {
 	memset(out, 0, size);
 	if (!scan_file(scan, at, path))
@@ -106,7 +106,7 @@ static void scan_text(struct scan *scan, int at, const char *path, char *out, si
 }
 
 /* Open directories are read to RDMA_ENTRY_MAX entries, hidden ones left out. NULL: not there. */
-static DIR *scan_open(struct scan *scan, int at, const char *path)
+static DIR *scan_open(struct rdma_scan *scan, int at, const char *path)
 {
 	if (at < 0)
 		return NULL;
@@ -126,7 +126,7 @@ static DIR *scan_open(struct scan *scan, int at, const char *path)
 	return listing;
 }
 
-static const char *scan_next(struct scan *scan, DIR *listing, uint32_t *seen)
+static const char *scan_next(struct rdma_scan *scan, DIR *listing, uint32_t *seen)
 {
 	const struct dirent *entry;
 
@@ -175,7 +175,7 @@ static uint32_t keep_name(char *names, size_t size, uint32_t count, uint32_t max
 /* ---- nodes ---- */
 
 /* What is at node->path, and whether it is what the kernel says. */
-static void look_at_node(const struct scan *scan, struct rdma_node *node, bool simulated)
+static void look_at_node(const struct rdma_scan *scan, struct rdma_node *node, bool simulated)
 {
 	char path[FILE_PATH_MAX];
 	struct stat status;
@@ -227,7 +227,7 @@ static bool device_is_simulated(const struct rdma_inventory *inventory, uint32_t
 
 /* The device that the entry's file 'ibdev' names. The whole name counts: "mlx5_1" is not the start
  * of "mlx5_10" here. */
-static struct rdma_device *owner_of(struct scan *scan, int entry)
+static struct rdma_device *owner_of(struct rdma_scan *scan, int entry)
 {
 	if (!scan_file(scan, entry, "ibdev"))
 		return NULL;
@@ -251,7 +251,7 @@ static struct rdma_device *owner_of(struct scan *scan, int entry)
 	return NULL;
 }
 
-static void add_node(struct scan *scan, enum rdma_node_kind kind, int class_, const char *name)
+static void add_node(struct rdma_scan *scan, enum rdma_node_kind kind, int class_, const char *name)
 {
 	_cleanup_close_ int entry = scan_enter(scan, class_, name);
 	struct rdma_device *device = owner_of(scan, entry);
@@ -280,7 +280,7 @@ static void add_node(struct scan *scan, enum rdma_node_kind kind, int class_, co
 }
 
 /* Every entry of a class that is called after its kind: the directory holds other files too. */
-static void read_nodes(struct scan *scan)
+static void read_nodes(struct rdma_scan *scan)
 {
 	static const struct {
 		const char *dir;
@@ -310,7 +310,7 @@ static void read_nodes(struct scan *scan)
 
 /* ---- RDMA devices ---- */
 
-static void read_port(struct scan *scan, int ports, struct rdma_port *port)
+static void read_port(struct rdma_scan *scan, int ports, struct rdma_port *port)
 {
 	char path[32];
 	(void)snprintf(path, sizeof(path), "%u/state", port->number);
@@ -329,7 +329,7 @@ static void read_port(struct scan *scan, int ports, struct rdma_port *port)
 	(void)rdma_parse_rate(port->rate_text, strlen(port->rate_text), &port->rate_mbit);
 }
 
-static void read_ports(struct scan *scan, int dir, struct rdma_device *device)
+static void read_ports(struct rdma_scan *scan, int dir, struct rdma_device *device)
 {
 	char names[RDMA_PORT_MAX][RDMA_IFNAME_MAX];
 	_cleanup_closedir_ DIR *listing = scan_open(scan, dir, "ports");
@@ -356,7 +356,7 @@ static void read_ports(struct scan *scan, int dir, struct rdma_device *device)
 
 /* The place of the device of that name; a new one when it was not met before: with several
  * functions behind one RDMA device each of them shows it. RDMA_UNKNOWN: no room. */
-static uint32_t place_device(struct scan *scan, const char name[RDMA_NAME_MAX])
+static uint32_t place_device(struct rdma_scan *scan, const char name[RDMA_NAME_MAX])
 {
 	const struct rdma_device *known = rdma_find_device(scan->out, name);
 	if (known)
@@ -387,7 +387,7 @@ static uint32_t place_device(struct scan *scan, const char name[RDMA_NAME_MAX])
 /* ---- functions ---- */
 
 /* The entries of a directory of a function, in their order; at most `max` names of `size` bytes. */
-static uint32_t list_names(struct scan *scan, int dir, const char *directory, char *names,
+static uint32_t list_names(struct rdma_scan *scan, int dir, const char *directory, char *names,
 			   size_t size, uint32_t max)
 {
 	_cleanup_closedir_ DIR *listing = scan_open(scan, dir, directory);
@@ -398,7 +398,7 @@ static uint32_t list_names(struct scan *scan, int dir, const char *directory, ch
 	return count;
 }
 
-static void add_interface(struct scan *scan, struct rdma_function *function,
+static void add_interface(struct rdma_scan *scan, struct rdma_function *function,
 			  const char name[RDMA_IFNAME_MAX])
 {
 	struct rdma_interface *interface = &function->interface[function->interface_count++];
@@ -410,7 +410,7 @@ static void add_interface(struct scan *scan, struct rdma_function *function,
 		interface->link_type = rdma_parse_link_type(scan->text, scan->length);
 }
 
-static void read_interfaces(struct scan *scan, int dir, struct rdma_function *function)
+static void read_interfaces(struct rdma_scan *scan, int dir, struct rdma_function *function)
 {
 	char names[RDMA_INTERFACE_MAX][RDMA_IFNAME_MAX];
 	uint32_t count =
@@ -419,7 +419,7 @@ static void read_interfaces(struct scan *scan, int dir, struct rdma_function *fu
 		add_interface(scan, function, names[i]);
 }
 
-static void read_devices(struct scan *scan, int dir, struct rdma_function *function)
+static void read_devices(struct rdma_scan *scan, int dir, struct rdma_function *function)
 {
 	char names[RDMA_OF_FUNCTION_MAX][RDMA_NAME_MAX];
 	uint32_t count =
@@ -450,7 +450,7 @@ static void read_driver(int dir, struct rdma_function *function)
 		memcpy(function->driver, name, strlen(name));
 }
 
-static uint32_t read_hex(struct scan *scan, int dir, const char *name)
+static uint32_t read_hex(struct rdma_scan *scan, int dir, const char *name)
 {
 	uint32_t number = 0;
 	if (scan_file(scan, dir, name))
@@ -460,7 +460,7 @@ static uint32_t read_hex(struct scan *scan, int dir, const char *name)
 
 /* Not by pci_read_device(), to which a lack of descriptors is a file that is not there: an adapter
  * must not seem to be another one because of that. */
-static void read_function(struct scan *scan, struct rdma_function *function)
+static void read_function(struct rdma_scan *scan, struct rdma_function *function)
 {
 	char text[PCI_TEXT_MAX], path[sizeof(DEVICES) + PCI_TEXT_MAX], target[PATH_MAX];
 	(void)snprintf(path, sizeof(path), DEVICES "/%s",
@@ -492,7 +492,7 @@ static int compare_function(const void *a, const void *b)
 }
 
 /* The functions of network cards, by address: only this is known of them afterwards. */
-static void list_functions(struct scan *scan, DIR *listing)
+static void list_functions(struct rdma_scan *scan, DIR *listing)
 {
 	struct rdma_inventory *out = scan->out;
 	const char *name;
@@ -528,7 +528,7 @@ static void list_functions(struct scan *scan, DIR *listing)
 
 /* What has no parent at all: the adapters of drivers for cards that are not on PCI, and parts of
  * PCI functions, have one. */
-static bool is_software(const struct scan *scan, const char *name)
+static bool is_software(const struct rdma_scan *scan, const char *name)
 {
 	char path[RDMA_NAME_MAX + sizeof("class/infiniband/")], target[PATH_MAX];
 	(void)snprintf(path, sizeof(path), "class/infiniband/%s", name);
@@ -538,7 +538,7 @@ static bool is_software(const struct scan *scan, const char *name)
 
 /* The interface below it. rdma_rxe says it in a file of its own; of all others, and of it, the
  * entries of the port's table of addresses are of an interface, where there are any. */
-static bool find_interface(struct scan *scan, int dir, const struct rdma_device *device,
+static bool find_interface(struct rdma_scan *scan, int dir, const struct rdma_device *device,
 			   char out[RDMA_IFNAME_MAX])
 {
 	char path[64];
@@ -558,7 +558,7 @@ static bool find_interface(struct scan *scan, int dir, const struct rdma_device 
 	return false;
 }
 
-static void read_software(struct scan *scan, struct rdma_function *function, uint32_t place)
+static void read_software(struct rdma_scan *scan, struct rdma_function *function, uint32_t place)
 {
 	const struct rdma_device *device = &scan->out->device[place];
 	char path[RDMA_NAME_MAX + sizeof("class/infiniband/")], name[RDMA_IFNAME_MAX];
@@ -578,7 +578,7 @@ static void read_software(struct scan *scan, struct rdma_function *function, uin
 }
 
 /* RDMA devices that no function shows and that nothing else is the parent of. */
-static void list_software(struct scan *scan)
+static void list_software(struct rdma_scan *scan)
 {
 	char names[RDMA_SOFTWARE_MAX][RDMA_NAME_MAX];
 	_cleanup_closedir_ DIR *listing = scan_open(scan, scan->sys, "class/infiniband");
@@ -606,14 +606,14 @@ static void list_software(struct scan *scan)
 
 /* ---- the machine ---- */
 
-static bool has_module(const struct scan *scan, const char *name)
+static bool has_module(const struct rdma_scan *scan, const char *name)
 {
 	char path[RDMA_NAME_MAX];
 	(void)snprintf(path, sizeof(path), "module/%s", name);
 	return scan->sys >= 0 && faccessat(scan->sys, path, F_OK, 0) == 0;
 }
 
-static void read_machine(struct scan *scan)
+static void read_machine(struct rdma_scan *scan)
 {
 	struct rdma_inventory *out = scan->out;
 	out->has_ib_core = has_module(scan, "ib_core");
@@ -646,7 +646,7 @@ static void read_machine(struct scan *scan)
 
 int rdma_read(const char *root, struct rdma_inventory *out, struct err *err)
 {
-	struct scan scan;
+	struct rdma_scan scan;
 	char path[FILE_PATH_MAX];
 
 	scan.root = root;

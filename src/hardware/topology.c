@@ -45,12 +45,13 @@ uint32_t topology_nvlinks(const struct gpu *a, const struct gpu *b)
 }
 
 /* One device and its place in the PCI tree. */
-struct place {
+struct topology_place {
 	bool has_path;
 	struct pci_path path;
 };
 
-static void place_device(const char *root, struct topology_device *device, struct place *place)
+static void place_device(const char *root, struct topology_device *device,
+			 struct topology_place *place)
 {
 	struct pci_device pci;
 	if (!device->has_pci || pci_read_device(root, &device->pci, &pci, NULL) < 0)
@@ -62,7 +63,7 @@ static void place_device(const char *root, struct topology_device *device, struc
 }
 
 static void add_gpus(struct topology *topology, const struct inventory *inventory, const char *root,
-		     struct place *places)
+		     struct topology_place *places)
 {
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
@@ -102,7 +103,7 @@ static void add_nic(struct topology *topology, const struct rdma_inventory *adap
 	(void)snprintf(device->label, sizeof(device->label), "%s", name);
 }
 
-static int add_nics(struct topology *topology, const char *root, struct place *places,
+static int add_nics(struct topology *topology, const char *root, struct topology_place *places,
 		    struct err *err)
 {
 	_cleanup_free_ struct rdma_inventory *adapters = calloc(1, sizeof(*adapters));
@@ -126,8 +127,8 @@ static int add_nics(struct topology *topology, const char *root, struct place *p
 	return 0;
 }
 
-static uint8_t level_of(const struct topology *topology, const struct place *places, uint32_t i,
-			uint32_t j)
+static uint8_t level_of(const struct topology *topology, const struct topology_place *places,
+			uint32_t i, uint32_t j)
 {
 	if (!places[i].has_path || !places[j].has_path)
 		return GPU_LEVEL_UNKNOWN;
@@ -139,7 +140,7 @@ int topology_read(const struct inventory *inventory, const char *root, struct to
 		  struct err *err)
 {
 	_cleanup_free_ struct topology *topology = calloc(1, sizeof(*topology));
-	_cleanup_free_ struct place *places = calloc(TOPOLOGY_MAX, sizeof(*places));
+	_cleanup_free_ struct topology_place *places = calloc(TOPOLOGY_MAX, sizeof(*places));
 	if (!topology || !places)
 		return err_set(err, -ENOMEM, "reading the topology: no memory");
 

@@ -23,7 +23,7 @@ struct candidate {
 	bool one_each;
 };
 
-struct maker {
+struct policy_maker {
 	const struct inventory *inventory;
 	const struct config *config;
 	struct policy *policy;
@@ -70,7 +70,7 @@ static bool gpu_is_mig(const struct gpu *gpu)
 }
 
 /* What the strategy `single` wants of the machine; fills policy->problem when it is not so. */
-static void check_single(struct maker *maker)
+static void check_single(struct policy_maker *maker)
 {
 	const struct inventory *inventory = maker->inventory;
 	const char *profile = NULL;
@@ -113,7 +113,7 @@ static void check_single(struct maker *maker)
 			       "more than one MIG device type present on node");
 }
 
-static void candidate_add(struct maker *maker, uint32_t gpu, uint32_t mig)
+static void candidate_add(struct policy_maker *maker, uint32_t gpu, uint32_t mig)
 {
 	maker->candidates[maker->count++] = (struct candidate){
 	    .gpu = gpu,
@@ -123,7 +123,7 @@ static void candidate_add(struct maker *maker, uint32_t gpu, uint32_t mig)
 	};
 }
 
-static void add_mig_devices(struct maker *maker, uint32_t gpu)
+static void add_mig_devices(struct policy_maker *maker, uint32_t gpu)
 {
 	const struct inventory *inventory = maker->inventory;
 	bool any = false;
@@ -139,7 +139,7 @@ static void add_mig_devices(struct maker *maker, uint32_t gpu)
 			    inventory->gpus[gpu].index, inventory->gpus[gpu].uuid);
 }
 
-static void add_devices(struct maker *maker)
+static void add_devices(struct policy_maker *maker)
 {
 	const struct inventory *inventory = maker->inventory;
 	uint32_t strategy = maker->config->mig_strategy;
@@ -257,7 +257,8 @@ static bool is_selected(const struct inventory *inventory, const struct config *
 	       is_visible(surroundings->visible_devices, inventory, candidate);
 }
 
-static void filter_devices(struct maker *maker, const struct policy_surroundings *surroundings)
+static void filter_devices(struct policy_maker *maker,
+			   const struct policy_surroundings *surroundings)
 {
 	size_t kept = 0;
 	for (size_t i = 0; i < maker->count; i++) {
@@ -297,7 +298,7 @@ static bool profile_is_part(const char *profile)
 	return digits != profile && digits[0] == 'c' && digits[1] == '.';
 }
 
-static void name_mig_device(struct maker *maker, struct candidate *candidate)
+static void name_mig_device(struct policy_maker *maker, struct candidate *candidate)
 {
 	const struct mig_device *mig = &maker->inventory->migs[candidate->mig];
 	if (rules_name(&maker->config->mig_rules, mig->profile, candidate->name))
@@ -321,7 +322,7 @@ static void name_mig_device(struct maker *maker, struct candidate *candidate)
 		*at = '.'; /* Kubernetes allows no '+' in names */
 }
 
-static void name_devices(struct maker *maker)
+static void name_devices(struct policy_maker *maker)
 {
 	size_t kept = 0;
 
@@ -344,7 +345,7 @@ static void name_devices(struct maker *maker)
 /* --- 4. sharing ----------------------------------------------------------------------------------
  */
 
-static bool share_selects(const struct maker *maker, const struct config_share *share,
+static bool share_selects(const struct policy_maker *maker, const struct config_share *share,
 			  const struct candidate *candidate, uint32_t taken)
 {
 	if (share->devices == CONFIG_DEVICES_COUNT)
@@ -354,7 +355,7 @@ static bool share_selects(const struct maker *maker, const struct config_share *
 }
 
 /* A list entry that names nothing that is here. */
-static void share_warn(struct maker *maker, const struct config_share *share, size_t number)
+static void share_warn(struct policy_maker *maker, const struct config_share *share, size_t number)
 {
 	for (size_t k = 0; k < share->device_list.count; k++) {
 		const struct config_selector *selector = &share->device_list.items[k];
@@ -384,7 +385,7 @@ static void share_candidate(const struct config_sharing *sharing, const struct c
 			       (int)(CONFIG_NAME_MAX - sizeof(".shared")), share->name);
 }
 
-static void share_entry(struct maker *maker, const struct config_share *share, size_t number)
+static void share_entry(struct policy_maker *maker, const struct config_share *share, size_t number)
 {
 	uint32_t taken = 0, present = 0;
 
@@ -415,7 +416,7 @@ static void share_entry(struct maker *maker, const struct config_share *share, s
 			    share->line, number, share->name, share->device_count, taken);
 }
 
-static void share_devices(struct maker *maker)
+static void share_devices(struct policy_maker *maker)
 {
 	const struct config_sharing *sharing = &maker->config->time_slicing;
 	for (size_t i = 0; i < maker->count; i++)
@@ -428,7 +429,7 @@ static void share_devices(struct maker *maker)
 /* --- 5. doors ------------------------------------------------------------------------------------
  */
 
-static bool door_takes(const struct maker *maker, const struct config_door *door,
+static bool door_takes(const struct policy_maker *maker, const struct config_door *door,
 		       const struct candidate *candidate)
 {
 	return door->is_set &&
@@ -439,7 +440,7 @@ static bool door_takes(const struct maker *maker, const struct config_door *door
  * A door that is named gets what it names. One that is not named gets the rest if the other is; if
  * neither is, everything goes to the kubelet where there is one, else to the queue.
  */
-static int door_devices(struct maker *maker, bool has_kubelet)
+static int door_devices(struct policy_maker *maker, bool has_kubelet)
 {
 	const struct config_door *kubelet = &maker->config->kubelet, *queue = &maker->config->queue;
 	enum policy_door rest = POLICY_DOOR_NONE;
@@ -512,7 +513,7 @@ static void unit_fill(const struct inventory *inventory, const struct candidate 
 }
 
 /* Resources in their order, each with its units. */
-static int make_units(struct maker *maker)
+static int make_units(struct policy_maker *maker)
 {
 	struct policy *policy = maker->policy;
 	size_t units = 0;
@@ -561,7 +562,7 @@ static int make_units(struct maker *maker)
 	return 0;
 }
 
-static int policy_build(struct maker *maker, const struct policy_surroundings *surroundings)
+static int policy_build(struct policy_maker *maker, const struct policy_surroundings *surroundings)
 {
 	add_devices(maker);
 	filter_devices(maker, surroundings);
@@ -583,7 +584,7 @@ int policy_make(const struct inventory *inventory, const struct config *config,
 		return err_set(err, -ENOMEM, "out of memory for %zu devices", most);
 	}
 
-	struct maker maker = {
+	struct policy_maker maker = {
 	    .inventory = inventory,
 	    .config = config,
 	    .policy = policy,

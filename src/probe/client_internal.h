@@ -15,7 +15,7 @@
 
 struct err;
 
-enum client_limits {
+enum probe_client_limits {
 	CLIENT_QUEUE_MAX = 512,
 	CLIENT_CRASHES_MAX = 2,	 /* then a one-shot client gives up */
 	CLIENT_REAP_TRIES = 200, /* of a millisecond each, when the client stops */

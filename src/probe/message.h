@@ -20,7 +20,7 @@ struct snapshot;
 #define MESSAGE_MAGIC	UINT32_C(0x534c5052) /* "SLPR" */
 #define MESSAGE_VERSION 1
 
-enum message_limits {
+enum probe_message_limits {
 	MESSAGE_BODY_MAX = 1 << 20,
 	MESSAGE_TEXT_MAX = 512,
 };

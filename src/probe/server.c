@@ -23,7 +23,7 @@
 #include "probe/sample.h"
 #include "probe/watch.h"
 
-enum server_limits {
+enum probe_server_limits {
 	EVENT_WAIT_MS = 1000,
 	SEND_TIMEOUT_S = 10, /* a client that does not read for so long has gone */
 	EVENT_BACKOFF_MS = 100,
@@ -32,7 +32,7 @@ enum server_limits {
 #define SLOW_NS	  UINT64_C(60000000000)
 #define START_NS  UINT64_C(2000000000) /* then what only the start has needed is given back */
 
-struct server {
+struct probe_server {
 	const struct server_options *options;
 	struct call_marks *marks;
 	struct nvml *nvml;
@@ -77,7 +77,7 @@ static void finish(int status)
 
 /* ---- sending ---- */
 
-static void send_bytes(struct server *server, const void *bytes, size_t length)
+static void send_bytes(struct probe_server *server, const void *bytes, size_t length)
 {
 	const char *at = bytes;
 
@@ -96,7 +96,7 @@ static void send_bytes(struct server *server, const void *bytes, size_t length)
 	pthread_mutex_unlock(&server->send_lock);
 }
 
-static void send_message(struct server *server, enum message_kind kind, const void *body,
+static void send_message(struct probe_server *server, enum message_kind kind, const void *body,
 			 size_t length)
 {
 	_cleanup_buf_ struct buf frame;
@@ -106,14 +106,15 @@ static void send_message(struct server *server, enum message_kind kind, const vo
 	send_bytes(server, frame.data, frame.length);
 }
 
-static void send_notice(struct server *server, enum message_kind kind, int code, const char *text)
+static void send_notice(struct probe_server *server, enum message_kind kind, int code,
+			const char *text)
 {
 	struct message_notice notice = {.code = code};
 	(void)snprintf(notice.text, sizeof(notice.text), "%s", text);
 	send_message(server, kind, &notice, sizeof(notice));
 }
 
-static void ask_rescan(struct server *server)
+static void ask_rescan(struct probe_server *server)
 {
 	pthread_mutex_lock(&server->lock);
 	server->rescan = true;
@@ -124,7 +125,7 @@ static void ask_rescan(struct server *server)
 /* ---- the sampler ---- */
 
 /* Tells the event thread about the handles and, once, makes the event set. */
-static void publish_handles(struct server *server, struct nvml_caller *caller)
+static void publish_handles(struct probe_server *server, struct nvml_caller *caller)
 {
 	nvml_event_set set = NULL;
 	uint64_t made_ns = call_mark_now();
@@ -173,13 +174,13 @@ static void publish_handles(struct server *server, struct nvml_caller *caller)
 }
 
 /* Where the library must be initialised anew, the process is: the client starts another. */
-static void restart(struct server *server, const char *why)
+static void restart(struct probe_server *server, const char *why)
 {
 	send_notice(server, MESSAGE_RESTART, 0, why);
 	finish(0);
 }
 
-static void check_bound(struct server *server)
+static void check_bound(struct probe_server *server)
 {
 	struct pci_address now[GPU_MAX];
 	uint32_t count = pci_list_nvidia(server->options->root, now, GPU_MAX);
@@ -198,7 +199,7 @@ static void check_bound(struct server *server)
 }
 
 /* True when the inventory is another one than before. */
-static bool read_inventory(struct server *server, struct nvml_caller *caller)
+static bool read_inventory(struct probe_server *server, struct nvml_caller *caller)
 {
 	struct inventory_request request = {.root = server->options->root,
 					    .skip = server->options->skip,
@@ -229,7 +230,7 @@ static bool read_inventory(struct server *server, struct nvml_caller *caller)
 }
 
 /* Puts the snapshot's GPUs in the inventory's order; readings of a GPU that stays are kept. */
-static int align_snapshot(struct server *server, struct nvml_caller *caller)
+static int align_snapshot(struct probe_server *server, struct nvml_caller *caller)
 {
 	struct snapshot *fresh = calloc(1, sizeof(*fresh));
 	if (!fresh)
@@ -270,7 +271,7 @@ static int align_snapshot(struct server *server, struct nvml_caller *caller)
 }
 
 /* What this round reads. */
-static void begin_round(struct server *server, struct nvml_caller *caller, uint64_t now_ns,
+static void begin_round(struct probe_server *server, struct nvml_caller *caller, uint64_t now_ns,
 			int64_t unix_ns)
 {
 	struct sampler *sampler = &server->sampler;
@@ -299,7 +300,7 @@ static void begin_round(struct server *server, struct nvml_caller *caller, uint6
 		sampler->pcie_turn = (uint32_t)(server->rounds++ % snapshot->gpu_count);
 }
 
-static void take_snapshot(struct server *server, struct nvml_caller *caller, uint64_t now_ns)
+static void take_snapshot(struct probe_server *server, struct nvml_caller *caller, uint64_t now_ns)
 {
 	struct timespec wall;
 	(void)clock_gettime(CLOCK_REALTIME, &wall); /* cannot fail with this clock */
@@ -332,7 +333,7 @@ static void take_snapshot(struct server *server, struct nvml_caller *caller, uin
 		ask_rescan(server);
 }
 
-static void head_snapshot(struct server *server)
+static void head_snapshot(struct probe_server *server)
 {
 	struct snapshot *snapshot = server->snapshot;
 	snapshot->magic = SNAPSHOT_MAGIC;
@@ -349,7 +350,7 @@ static void head_snapshot(struct server *server)
 }
 
 /* Sleeps until the next sample is due or somebody asks for a new inventory; true if so. */
-static bool sleep_until(struct server *server, uint64_t due_ns)
+static bool sleep_until(struct probe_server *server, uint64_t due_ns)
 {
 	struct timespec due = {.tv_sec = (time_t)(due_ns / UINT64_C(1000000000)),
 			       .tv_nsec = (long)(due_ns % UINT64_C(1000000000))};
@@ -368,7 +369,7 @@ static bool sleep_until(struct server *server, uint64_t due_ns)
 
 static void *sampler(void *argument)
 {
-	struct server *server = argument;
+	struct probe_server *server = argument;
 	struct nvml_caller caller = {.mark = &server->marks->slot[0], .gpu = CALL_MARK_NO_GPU};
 	struct err err = {.code = 0};
 	struct nvml *nvml = NULL;
@@ -436,7 +437,7 @@ static void *sampler(void *argument)
 
 /* ---- events ---- */
 
-static bool is_twin(struct server *server, const struct pci_address *pci, uint32_t xid,
+static bool is_twin(struct probe_server *server, const struct pci_address *pci, uint32_t xid,
 		    enum probe_source source)
 {
 	pthread_mutex_lock(&server->lock);
@@ -445,7 +446,7 @@ static bool is_twin(struct server *server, const struct pci_address *pci, uint32
 	return twin;
 }
 
-static void report_nvml_event(struct server *server, const struct nvml_event_data *data)
+static void report_nvml_event(struct probe_server *server, const struct nvml_event_data *data)
 {
 	struct message_event message = {.kmsg_sequence = UINT64_MAX};
 	struct probe_event *event = &message.event;
@@ -535,8 +536,9 @@ static int32_t event_next(struct nvml_caller *caller, nvml_event_set set, uint32
 }
 
 /* From one set to the next without an event lost or told twice. */
-static void event_change(struct server *server, struct nvml_caller *caller, nvml_event_set from,
-			 nvml_event_set to, uint64_t made_ns, struct event_told *told)
+static void event_change(struct probe_server *server, struct nvml_caller *caller,
+			 nvml_event_set from, nvml_event_set to, uint64_t made_ns,
+			 struct event_told *told)
 {
 	struct nvml_event_data data;
 	for (uint32_t i = 0; i < EVENT_TOLD_MAX && event_next(caller, from, 0, &data) == NVML_OK;
@@ -557,7 +559,7 @@ static void event_change(struct server *server, struct nvml_caller *caller, nvml
 
 static void *event_thread(void *argument)
 {
-	struct server *server = argument;
+	struct probe_server *server = argument;
 	struct nvml_caller caller = {.mark = &server->marks->slot[1], .gpu = CALL_MARK_NO_GPU};
 	struct event_told told = {.next = 0};
 
@@ -598,7 +600,7 @@ static void *event_thread(void *argument)
 }
 
 struct log_context {
-	struct server *server;
+	struct probe_server *server;
 	const struct watch *watch;
 	bool history;
 };
@@ -606,7 +608,7 @@ struct log_context {
 static void report_log(const struct kmsg_xid *xid, void *context)
 {
 	const struct log_context *log = context;
-	struct server *server = log->server;
+	struct probe_server *server = log->server;
 	struct message_event message = {.kmsg_sequence = xid->sequence};
 	struct probe_event *event = &message.event;
 
@@ -650,7 +652,7 @@ static bool client_has_gone(int fd)
 	return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-static void watch_forever(struct server *server, struct watch *watch)
+static void watch_forever(struct probe_server *server, struct watch *watch)
 {
 	struct log_context log = {.server = server, .watch = watch};
 
@@ -676,7 +678,7 @@ static void watch_forever(struct server *server, struct watch *watch)
 	}
 }
 
-static void start_thread(void *(*run)(void *), struct server *server)
+static void start_thread(void *(*run)(void *), struct probe_server *server)
 {
 	pthread_t thread;
 	if (pthread_create(&thread, NULL, run, server) != 0) {
@@ -687,7 +689,7 @@ static void start_thread(void *(*run)(void *), struct server *server)
 	(void)pthread_detach(thread); /* it is never joined: it may hang */
 }
 
-static void report_unreadable(struct server *server, const struct err *err)
+static void report_unreadable(struct probe_server *server, const struct err *err)
 {
 	struct message_event message = {.kmsg_sequence = UINT64_MAX};
 	message.event.kind = PROBE_EVENT_NO_LOG;
@@ -711,7 +713,7 @@ static void tune_memory(void)
 void server_run(const struct server_options *options)
 {
 	tune_memory();
-	struct server *server = calloc(1, sizeof(*server));
+	struct probe_server *server = calloc(1, sizeof(*server));
 	struct watch watch;
 	struct err err = {.code = 0};
 

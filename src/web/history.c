@@ -231,15 +231,15 @@ int history_series(const char *name, struct err *err)
 }
 
 /* What a question comes to: `count` slots of `slot_ns`, the last one number `end`. */
-struct span {
+struct history_span {
 	bool is_fine;
 	uint64_t slot_ns, end, count;
 };
 
-static struct span history_span(const struct history *history,
-				const struct history_question *question)
+static struct history_span history_span(const struct history *history,
+					const struct history_question *question)
 {
-	struct span span = {.is_fine = question->resolution_s == 1};
+	struct history_span span = {.is_fine = question->resolution_s == 1};
 	int64_t back_ns = 0; /* how far before now it begins */
 
 	if (question->has_since && question->since_unix_ns < question->now_unix_ns)
@@ -268,8 +268,8 @@ static struct span history_span(const struct history *history,
 	return span;
 }
 
-static void put_values(struct jsonw *json, const struct history_gpu *gpu, const struct span *span,
-		       uint32_t series)
+static void put_values(struct jsonw *json, const struct history_gpu *gpu,
+		       const struct history_span *span, uint32_t series)
 {
 	uint32_t size = span->is_fine ? HISTORY_FINE : HISTORY_COARSE;
 
@@ -296,7 +296,7 @@ static void put_values(struct jsonw *json, const struct history_gpu *gpu, const 
 int history_render(const struct history *history, const struct view *view,
 		   const struct history_question *question, struct buf *out, struct err *err)
 {
-	struct span span = history_span(history, question);
+	struct history_span span = history_span(history, question);
 	/* The end of the last slot, on the wall. */
 	uint64_t end_ns = (span.end + 1) * span.slot_ns;
 	int64_t end_unix_ns = question->now_unix_ns - ((int64_t)question->now_ns - (int64_t)end_ns);

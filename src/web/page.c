@@ -21,12 +21,12 @@ enum { PAGE_NAMES_MAX = 4 };
 
 /* What is being written, and the first thing that went wrong: then all further writing is skipped.
  */
-struct sheet {
+struct page_sheet {
 	struct buf *out;
 	int rc;
 };
 
-static void put(struct sheet *sheet, const char *html)
+static void put(struct page_sheet *sheet, const char *html)
 {
 	if (sheet->rc == 0)
 		sheet->rc = buf_add_text(sheet->out, html);
@@ -59,7 +59,7 @@ static const char *entity_of(uint32_t character)
 }
 
 /* Text from outside, without markup and kept apart from what is around it. */
-static void put_text(struct sheet *sheet, const char *text)
+static void put_text(struct page_sheet *sheet, const char *text)
 {
 	put(sheet, "<bdi>");
 
@@ -73,7 +73,7 @@ static void put_text(struct sheet *sheet, const char *text)
 	put(sheet, "</bdi>");
 }
 
-__attribute__((format(printf, 2, 3))) static void put_format(struct sheet *sheet,
+__attribute__((format(printf, 2, 3))) static void put_format(struct page_sheet *sheet,
 							     const char *format, ...)
 {
 	va_list arguments;
@@ -84,7 +84,7 @@ __attribute__((format(printf, 2, 3))) static void put_format(struct sheet *sheet
 	va_end(arguments);
 }
 
-static void cell_text(struct sheet *sheet, const char *text)
+static void cell_text(struct page_sheet *sheet, const char *text)
 {
 	put(sheet, "<td>");
 	if (text[0])
@@ -95,7 +95,7 @@ static void cell_text(struct sheet *sheet, const char *text)
 }
 
 /* A number in tenths where `scale` is not 1, "-" where it is not known. */
-static void cell_number(struct sheet *sheet, bool known, int64_t number, int64_t scale,
+static void cell_number(struct page_sheet *sheet, bool known, int64_t number, int64_t scale,
 			const char *unit)
 {
 	if (!known)
@@ -106,7 +106,7 @@ static void cell_number(struct sheet *sheet, bool known, int64_t number, int64_t
 		put_format(sheet, "<td class=n>%.1f%s</td>", (double)number / (double)scale, unit);
 }
 
-static void cell_value(struct sheet *sheet, const struct snapshot_gpu *gpu, uint32_t value,
+static void cell_value(struct page_sheet *sheet, const struct snapshot_gpu *gpu, uint32_t value,
 		       int64_t scale, const char *unit)
 {
 	int64_t number = 0;
@@ -115,8 +115,8 @@ static void cell_value(struct sheet *sheet, const struct snapshot_gpu *gpu, uint
 }
 
 /* "12.3 / 40.0 GiB"; what is not known is "-". */
-static void cell_of(struct sheet *sheet, const struct snapshot_gpu *gpu, const uint32_t value[2],
-		    int64_t scale, int digits, const char *unit)
+static void cell_of(struct page_sheet *sheet, const struct snapshot_gpu *gpu,
+		    const uint32_t value[2], int64_t scale, int digits, const char *unit)
 {
 	put(sheet, "<td class=n>");
 
@@ -135,7 +135,7 @@ static void cell_of(struct sheet *sheet, const struct snapshot_gpu *gpu, const u
 	put(sheet, "</td>");
 }
 
-static void cell_time(struct sheet *sheet, int64_t unix_ns)
+static void cell_time(struct page_sheet *sheet, int64_t unix_ns)
 {
 	struct tm tm;
 	char text[32];
@@ -154,7 +154,7 @@ static const char *health_word(uint32_t health)
 }
 
 /* "3 h 20 min" */
-static void put_duration(struct sheet *sheet, uint64_t seconds)
+static void put_duration(struct page_sheet *sheet, uint64_t seconds)
 {
 	if (seconds < 60)
 		put_format(sheet, "%" PRIu64 " s", seconds);
@@ -168,7 +168,7 @@ static void put_duration(struct sheet *sheet, uint64_t seconds)
 			   seconds / 3600 % 24);
 }
 
-static void begin_table(struct sheet *sheet, const char *title, const char *const heads[])
+static void begin_table(struct page_sheet *sheet, const char *title, const char *const heads[])
 {
 	put_format(sheet,
 		   "<h2>%s</h2><div class=scroll tabindex=0 role=region aria-label=\"%s\">"
@@ -179,14 +179,14 @@ static void begin_table(struct sheet *sheet, const char *title, const char *cons
 	put(sheet, "</tr></thead><tbody>\n");
 }
 
-static void end_table(struct sheet *sheet, uint64_t left_out)
+static void end_table(struct page_sheet *sheet, uint64_t left_out)
 {
 	put(sheet, "</tbody></table></div>\n");
 	if (left_out > 0)
 		put_format(sheet, "<p>... and %" PRIu64 " more.</p>\n", left_out);
 }
 
-static void put_warning(struct sheet *sheet, const char *what, const char *text)
+static void put_warning(struct page_sheet *sheet, const char *what, const char *text)
 {
 	if (!text[0])
 		return;
@@ -195,7 +195,7 @@ static void put_warning(struct sheet *sheet, const char *what, const char *text)
 	put(sheet, "</p>\n");
 }
 
-static void put_node(struct sheet *sheet, const struct view *view, uint64_t now_ns)
+static void put_node(struct page_sheet *sheet, const struct view *view, uint64_t now_ns)
 {
 	const struct view_node *node = &view->node;
 	uint32_t cuda = view->snapshot.cuda_version;
@@ -242,7 +242,7 @@ static void put_node(struct sheet *sheet, const struct view *view, uint64_t now_
 
 /* What slows the GPU down: nvmlClocksEventReasons, without idle (0x1), clocks that somebody set
  * (0x2) and a display (0x100), which are no trouble. */
-static void cell_throttle(struct sheet *sheet, const struct snapshot_gpu *gpu)
+static void cell_throttle(struct page_sheet *sheet, const struct snapshot_gpu *gpu)
 {
 	static const struct {
 		int64_t bit;
@@ -271,7 +271,7 @@ static void cell_throttle(struct sheet *sheet, const struct snapshot_gpu *gpu)
 	put(sheet, between[0] ? "</td>" : "none</td>");
 }
 
-static void put_holder_name(struct sheet *sheet, const struct view_holder *holder)
+static void put_holder_name(struct page_sheet *sheet, const struct view_holder *holder)
 {
 	if (holder->pod[0]) {
 		put_text(sheet, holder->name_space);
@@ -297,7 +297,7 @@ static void put_holder_name(struct sheet *sheet, const struct view_holder *holde
 	}
 }
 
-static void cell_holders(struct sheet *sheet, const struct view *view, uint32_t gpu)
+static void cell_holders(struct page_sheet *sheet, const struct view *view, uint32_t gpu)
 {
 	uint32_t seen = 0;
 
@@ -323,7 +323,7 @@ static void cell_holders(struct sheet *sheet, const struct view *view, uint32_t 
 	put(sheet, "</td>");
 }
 
-static void cell_health(struct sheet *sheet, const struct view_gpu *gpu)
+static void cell_health(struct page_sheet *sheet, const struct view_gpu *gpu)
 {
 	put_format(sheet, "<td><strong>%s</strong>", health_word(gpu->health));
 
@@ -340,7 +340,7 @@ static void cell_health(struct sheet *sheet, const struct view_gpu *gpu)
 	put(sheet, "</td>");
 }
 
-static void put_gpus(struct sheet *sheet, const struct view *view)
+static void put_gpus(struct page_sheet *sheet, const struct view *view)
 {
 	static const char *const heads[] = {"GPU",	 "Name",	"Health", "Busy",
 					    "Memory",	 "Temperature", "Power",  "SM clock",
@@ -381,7 +381,7 @@ static void put_gpus(struct sheet *sheet, const struct view *view)
 	end_table(sheet, 0);
 }
 
-static void put_holders(struct sheet *sheet, const struct view *view)
+static void put_holders(struct page_sheet *sheet, const struct view *view)
 {
 	static const char *const heads[] = {"GPU",    "Who",	   "User",  "Mode",
 					    "Memory", "Processes", "Since", NULL};
@@ -412,7 +412,7 @@ static void put_holders(struct sheet *sheet, const struct view *view)
 	end_table(sheet, count - shown + view->node.holders_lost);
 }
 
-static void put_jobs(struct sheet *sheet, const struct view *view)
+static void put_jobs(struct page_sheet *sheet, const struct view *view)
 {
 	static const char *const heads[] = {"Job",  "Name",	 "User", "State",
 					    "GPUs", "Submitted", "Why",	 NULL};
@@ -441,7 +441,7 @@ static void put_jobs(struct sheet *sheet, const struct view *view)
 }
 
 /* Newest first. */
-static void put_events(struct sheet *sheet, const struct view *view)
+static void put_events(struct page_sheet *sheet, const struct view *view)
 {
 	static const char *const heads[] = {"When",	  "GPU",	"What",
 					    "What to do", "Heard from", NULL};
@@ -473,7 +473,7 @@ static void put_events(struct sheet *sheet, const struct view *view)
 	end_table(sheet, count - shown);
 }
 
-static void put_adapters(struct sheet *sheet, const struct view *view)
+static void put_adapters(struct page_sheet *sheet, const struct view *view)
 {
 	static const char *const heads[] = {"Adapter", "Port",	 "Network",  "Layer", "State",
 					    "Rate",    "Health", "Resource", "Why",   NULL};
@@ -504,7 +504,7 @@ static void put_adapters(struct sheet *sheet, const struct view *view)
 
 int page_render(const struct view *view, uint64_t now_ns, struct buf *out, struct err *err)
 {
-	struct sheet sheet = {.out = out};
+	struct page_sheet sheet = {.out = out};
 	sheet.rc = buf_add(out, page_head, (size_t)(page_head_end - page_head));
 
 	if (view) {

@@ -23,7 +23,7 @@ struct chunk;
 struct loop;
 struct server;
 
-enum server_limits {
+enum web_server_limits {
 	SERVER_CONNECTIONS_MAX = 64,
 	SERVER_STREAMS_MAX = 32,
 	SERVER_REFUSED_MAX = 16, /* that are told so at leisure; more are told and cut off */

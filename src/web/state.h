@@ -17,7 +17,7 @@ struct busy;
 struct err;
 struct jsonw;
 
-enum state_limits {
+enum web_state_limits {
 	STATE_SCHEMA = 1,
 };
 

@@ -32,7 +32,7 @@ struct scan_level {
 	unsigned next; /* place of the field that is most likely to come */
 };
 
-struct scan {
+struct message_scan {
 	struct scan_level level[WIRE_DEPTH_MAX + 1];
 	size_t depth; /* of the level in use */
 	const uint8_t *at, *start;
@@ -40,7 +40,7 @@ struct scan {
 };
 
 /* "spec.name of sluice.v1.SubmitRequest, at byte 12". */
-static int scan_refuse(const struct scan *scan, const ProtobufCFieldDescriptor *field,
+static int scan_refuse(const struct message_scan *scan, const ProtobufCFieldDescriptor *field,
 		       const char *what)
 {
 	char path[MESSAGE_PATH_MAX];
@@ -72,7 +72,8 @@ static int scan_refuse(const struct scan *scan, const ProtobufCFieldDescriptor *
 }
 
 /* Reads a number of at most `bytes` bytes; false when it does not end before `end`. */
-static bool scan_varint(struct scan *scan, const uint8_t *end, unsigned bytes, uint64_t *out)
+static bool scan_varint(struct message_scan *scan, const uint8_t *end, unsigned bytes,
+			uint64_t *out)
 {
 	uint64_t value = 0;
 	const uint8_t *at = scan->at;
@@ -120,7 +121,8 @@ static const ProtobufCFieldDescriptor *scan_field(struct scan_level *level, uint
 	return NULL;
 }
 
-static int scan_string(struct scan *scan, const ProtobufCFieldDescriptor *field, size_t length)
+static int scan_string(struct message_scan *scan, const ProtobufCFieldDescriptor *field,
+		       size_t length)
 {
 	const char *text = (const char *)scan->at;
 	size_t size;
@@ -141,7 +143,7 @@ static int scan_string(struct scan *scan, const ProtobufCFieldDescriptor *field,
 
 /* What has a length: text, bytes, numbers in a row, or a message, which becomes the level in use.
  */
-static int scan_counted(struct scan *scan, const ProtobufCFieldDescriptor *field)
+static int scan_counted(struct message_scan *scan, const ProtobufCFieldDescriptor *field)
 {
 	const uint8_t *end = scan->level[scan->depth].end;
 	uint64_t length;
@@ -165,7 +167,7 @@ static int scan_counted(struct scan *scan, const ProtobufCFieldDescriptor *field
 	return 0;
 }
 
-static int scan_skip(struct scan *scan, const ProtobufCFieldDescriptor *field, size_t bytes)
+static int scan_skip(struct message_scan *scan, const ProtobufCFieldDescriptor *field, size_t bytes)
 {
 	if (bytes > (size_t)(scan->level[scan->depth].end - scan->at))
 		return scan_refuse(scan, field, "the value is cut");
@@ -173,7 +175,7 @@ static int scan_skip(struct scan *scan, const ProtobufCFieldDescriptor *field, s
 	return 0;
 }
 
-static int scan_one(struct scan *scan)
+static int scan_one(struct message_scan *scan)
 {
 	struct scan_level *level = &scan->level[scan->depth];
 	uint64_t tag, ignored;
@@ -206,7 +208,7 @@ int wire_message_check(const ProtobufCMessageDescriptor *type, const void *data,
 {
 	static const uint8_t nothing[1];
 	const uint8_t *start = length > 0 ? data : nothing;
-	struct scan scan = {.at = start, .start = start, .err = err};
+	struct message_scan scan = {.at = start, .start = start, .err = err};
 
 	scan.level[0] = (struct scan_level){.type = type, .end = start + length};
 	for (;;) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "libexec/kube/lines.h"
+#include "base/lines.h"
 #include "libexec/kube/object.h"
 
 enum { FUZZ_EVENT_KINDS = 3, FUZZ_PIECE_MAX = 64 };
@@ -28,7 +28,7 @@ static void fuzz_check_node(const struct object_node *node)
 		abort();
 }
 
-static int fuzz_line(const char *text, size_t length, void *context)
+static void fuzz_line(const char *text, size_t length)
 {
 	struct object_event event;
 	struct err err = {0};
@@ -36,7 +36,6 @@ static int fuzz_line(const char *text, size_t length, void *context)
 	fuzz_check(rc, &err);
 	if (rc == 0 && event.type < OBJECT_ERROR)
 		fuzz_check_node(&event.node);
-	return 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -45,6 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct object_list list;
 	struct object_status status;
 	struct lines lines;
+	char *line;
+	size_t line_length;
 	if (size == 0)
 		return 0;
 	const char *text = (const char *)data + 1;
@@ -60,11 +61,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		rc = object_status_parse(text, length, &status, &err);
 		break;
 	default:
-		lines_init(&lines);
-		for (size_t at = 0; at < length; at += piece)
+		lines_init(&lines, length);
+		for (size_t at = 0; at < length; at += piece) {
 			(void)lines_feed(&lines, text + at,
-					 length - at < piece ? length - at : piece, fuzz_line,
-					 NULL);
+					 length - at < piece ? length - at : piece);
+			while (lines_next(&lines, false, &line, &line_length) > 0)
+				fuzz_line(line, line_length);
+		}
 		lines_done(&lines);
 		break;
 	}

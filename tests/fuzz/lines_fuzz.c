@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "job/file/lines.h"
+#include "base/lines.h"
+#include "job/file/cmdlines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -14,12 +15,12 @@ static int joined(const uint8_t *data, size_t size, size_t piece, struct buf *ou
 {
 	struct lines lines;
 	int rc = 0;
-	lines_init(&lines);
+	lines_init(&lines, CMDLINES_LINE_MAX);
 	for (size_t at = 0; rc == 0 && at <= size; at += piece) {
 		const char *line;
 		size_t now = size - at < piece ? size - at : piece;
-		rc = lines_feed(&lines, (const char *)data + at, now, NULL);
-		while (rc >= 0 && (rc = lines_next(&lines, at + piece > size, &line, NULL)) > 0)
+		rc = lines_feed(&lines, (const char *)data + at, now);
+		while (rc >= 0 && (rc = cmdlines_next(&lines, at + piece > size, &line, NULL)) > 0)
 			if (buf_add(out, line, strlen(line) + 1) < 0)
 				abort();
 	}

@@ -16,9 +16,9 @@ static int fuzz_is_inside(const char *text, size_t length, const char *bytes, si
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const char *bytes = (const char *)data;
-	struct state state;
+	struct memlock_state state;
 	struct state_limit limit;
-	if (state_parse(bytes, size, &state) &&
+	if (memlock_state_parse(bytes, size, &state) &&
 	    (state.pid <= 1 || !fuzz_is_inside(state.id, state.id_length, bytes, size) ||
 	     !fuzz_is_inside(state.bundle, state.bundle_length, bytes, size)))
 		abort();

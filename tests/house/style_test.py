@@ -105,6 +105,21 @@ def test_what_is_no_step(tree):
     assert findings(tree) == [f"{SOURCE}:6: 16 lines without an empty one, at most 15 [steps]"]
 
 
+def test_names_are_unique(tree):
+    tree.write("src/web/text.c", LICENCE + '#include "web/text.h"\n\nstatic int text_own(void)\n{\n}\n\n'
+               "int text_length(size_t length)\n{\n}\n\nstruct text {\n\tint a;\n};\n")
+    tree.write("src/web/text.h", LICENCE + "struct text;\nint text_length(size_t length);\nenum text { TEXT_A };\n")
+    tree.write("tests/unit/web/text_test.c", LICENCE + "struct text {\n\tint a;\n};\nint text_length(void)\n{\n}\n")
+    tree.write("sim/text.c", LICENCE + "int text_length(size_t length)\n{\n}\n")
+    tree.write("sim/text.h", LICENCE)
+    tree.write("tests/unit/sim/text_test.c", LICENCE)
+    assert findings(tree) == ["src/web/text.c:8: text_length() is in src/base/text.c as well [names]"]
+    tree.write("src/web/text.c", LICENCE + '#include "web/text.h"\n\nstatic int text_length(void)\n{\n}\n\nstruct text {\n};\n')
+    assert findings(tree) == []
+    tree.write("src/web/page.h", LICENCE + "enum other { OTHER_A };\nstatic const struct text {\n\tint b;\n} texts[] = {{1}};\n")
+    assert findings(tree) == ["src/web/text.c:8: struct text is in src/web/page.h as well [names]"]
+
+
 def test_licence_line(tree):
     tree.write(SOURCE, body("").replace(LICENCE, "/* mine */\n"))
     tree.write("tools/thing", "#!/bin/sh\nexit 0\n")

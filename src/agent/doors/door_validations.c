@@ -189,7 +189,7 @@ static void door_validations_check(struct door_validations_run *run, struct read
 	char version[GPU_VERSION_MAX] = "";
 	struct minors *minors = NULL;
 	_cleanup_scan_ struct scan scan = {.count = 0};
-	_cleanup_check_ struct check check = {.count = 0};
+	_cleanup_check_ struct cdi_check check = {.count = 0};
 	struct err err = {0};
 
 	(void)pci_read_nvidia_version(root, version);
@@ -197,7 +197,7 @@ static void door_validations_check(struct door_validations_run *run, struct read
 
 	struct door_validations_answer answer = {
 	    .inventory = run->has_inventory ? &run->inventory : NULL, .minors = minors};
-	const struct check_options options = {
+	const struct cdi_check_options options = {
 	    .root = root,
 	    .names = names,
 	    .name_count = 1,

@@ -12,12 +12,12 @@
 /* How containers hold a device: bits. */
 enum { HELD_WHOLE = 1, HELD_SHARE = 2, HELD_INSTANCE = 4 /* a MIG device of it */ };
 
-struct held {
+struct held_units {
 	uint8_t gpu[GPU_MAX];
 	uint8_t mig[GPU_MAX * GPU_MIG_MAX];
 };
 
-static void held_add(const struct inventory *inventory, const char *unit, struct held *held)
+static void held_add(const struct inventory *inventory, const char *unit, struct held_units *held)
 {
 	char uuid[GPU_UUID_MAX];
 	size_t length = strlen(unit);
@@ -52,7 +52,7 @@ static const char *held_conflict(uint8_t held, bool is_shared)
 	return NULL;
 }
 
-static void held_judge(const struct inventory *inventory, const struct held *held,
+static void held_judge(const struct inventory *inventory, const struct held_units *held,
 		       const struct policy_unit *unit, struct held_forms *out)
 {
 	bool is_shared = unit->replicas > 1;
@@ -74,7 +74,7 @@ static void held_judge(const struct inventory *inventory, const struct held *hel
 bool held_forms_find(const struct inventory *inventory, const struct policy *policy,
 		     const struct podresources *pods, struct held_forms *out)
 {
-	struct held held = {{0}, {0}};
+	struct held_units held = {{0}, {0}};
 	size_t count = pods ? podresources_count(pods) : 0;
 	bool any = false;
 

@@ -588,23 +588,23 @@ static int check_once(struct measure *measure, uint32_t number, struct err *err)
 }
 
 /* What a rank tells the others of its findings. */
-struct verdict {
+struct measure_verdict {
 	uint64_t wrong, element;
 	uint8_t is_hurt, is_source_changed;
 	char text[MEASURE_TEXT_MAX];
 };
-_Static_assert(sizeof(struct verdict) <= BACKEND_SHARE_MAX, "a verdict fits");
+_Static_assert(sizeof(struct measure_verdict) <= BACKEND_SHARE_MAX, "a verdict fits");
 
 static int share_verdicts(struct measure *measure, struct err *err)
 {
 	struct backend *backend = measure->backend;
 	struct measure_side *side = measure->side;
-	_cleanup_free_ struct verdict *all = calloc(backend->ranks, sizeof(*all));
+	_cleanup_free_ struct measure_verdict *all = calloc(backend->ranks, sizeof(*all));
 	if (!all)
 		return err_set(err, -ENOMEM, "no memory for the findings of %u ranks",
 			       backend->ranks);
 
-	struct verdict mine;
+	struct measure_verdict mine;
 	memset(&mine, 0, sizeof(mine)); /* with its gaps: it is sent */
 	mine.wrong = measure->wrong;
 	mine.element = measure->wrong_element;
@@ -617,7 +617,7 @@ static int share_verdicts(struct measure *measure, struct err *err)
 		return rc;
 
 	for (uint32_t r = 0; r < backend->ranks; r++) {
-		const struct verdict *one = &all[r];
+		const struct measure_verdict *one = &all[r];
 		if (one->wrong && side->wrong == 0) {
 			side->wrong_rank = r;
 			side->wrong_element = one->element;

@@ -30,7 +30,7 @@ enum {
 };
 
 /* The parent's view of one rank. */
-struct child {
+struct world_child {
 	pid_t pid; /* 0: it is gone, or was never there */
 	int pidfd; /* -1 */
 	int status;
@@ -42,7 +42,7 @@ struct parent {
 	const struct world_job *job;
 	struct world_board *board;
 	size_t board_bytes;
-	struct child children[WORLD_RANKS_MAX];
+	struct world_child children[WORLD_RANKS_MAX];
 	uint32_t running;
 	int pipe;     /* reads; -1: it is at its end */
 	int signals;  /* a signalfd */
@@ -127,7 +127,7 @@ static int fork_ranks(struct parent *parent, int pipe, struct err *err)
 		if (pid == 0)
 			be_rank(parent, r, is_pinned ? cpus[r] : -1, pipe);
 		parent->children[r] =
-		    (struct child){.pid = pid, .pidfd = (int)syscall(SYS_pidfd_open, pid, 0)};
+		    (struct world_child){.pid = pid, .pidfd = (int)syscall(SYS_pidfd_open, pid, 0)};
 		parent->running++;
 	}
 
@@ -138,7 +138,7 @@ static int fork_ranks(struct parent *parent, int pipe, struct err *err)
 static void reap(struct parent *parent)
 {
 	for (uint32_t r = 0; r < parent->job->ranks; r++) {
-		struct child *child = &parent->children[r];
+		struct world_child *child = &parent->children[r];
 		if (child->pid <= 0)
 			continue;
 
@@ -163,7 +163,7 @@ static void reap(struct parent *parent)
 static void kill_rest(struct parent *parent)
 {
 	for (uint32_t r = 0; r < parent->job->ranks; r++) {
-		struct child *child = &parent->children[r];
+		struct world_child *child = &parent->children[r];
 		if (child->pid > 0 && !child->is_killed_by_us) {
 			child->is_killed_by_us = true;
 			(void)kill(child->pid, SIGKILL); /* also what is stopped */
@@ -405,7 +405,7 @@ static void wait_and_act(struct parent *parent)
 	bool is_blind = false;
 
 	for (uint32_t r = 0; r < ranks; r++) {
-		const struct child *child = &parent->children[r];
+		const struct world_child *child = &parent->children[r];
 		fds[FDS_RANKS + r] =
 		    (struct pollfd){.fd = child->pid > 0 ? child->pidfd : -1, .events = POLLIN};
 		is_blind = is_blind || (child->pid > 0 && child->pidfd < 0);
@@ -444,7 +444,7 @@ static void watch(struct parent *parent)
 /* A rank that ended without a word: by a signal that was not ours, or by an exit() of somebody. */
 static bool has_died(const struct parent *parent, uint32_t r)
 {
-	const struct child *child = &parent->children[r];
+	const struct world_child *child = &parent->children[r];
 	bool is_well = WIFEXITED(child->status) && WEXITSTATUS(child->status) == 0;
 	return child->has_ended && !child->is_killed_by_us && !is_well &&
 	       atomic_load(&parent->board->places[r].error_order) == 0;
@@ -452,7 +452,7 @@ static bool has_died(const struct parent *parent, uint32_t r)
 
 static int died(const struct parent *parent, uint32_t r, struct err *err)
 {
-	const struct child *child = &parent->children[r];
+	const struct world_child *child = &parent->children[r];
 	char where[WORLD_PLACE_MAX];
 
 	world_place_print(&parent->board->places[r], where);

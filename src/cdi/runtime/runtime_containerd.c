@@ -104,13 +104,13 @@ static int read_file(struct file *file, uint64_t version, struct err *err)
 
 /* --- all files ------------------------------------------------------------------------------- */
 
-struct files {
+struct containerd_files {
 	struct file *list; /* owned; in the order in which containerd reads them */
 	size_t count;
 	bool imports_ours; /* a pattern of imports would find our drop-in */
 };
 
-static void files_done(struct files *files)
+static void files_done(struct containerd_files *files)
 {
 	for (size_t i = 0; i < files->count; i++) {
 		free(files->list[i].path);
@@ -119,7 +119,7 @@ static void files_done(struct files *files)
 	free(files->list);
 }
 
-static bool has_file(const struct files *files, const char *path)
+static bool has_file(const struct containerd_files *files, const char *path)
 {
 	for (size_t i = 0; i < files->count; i++)
 		if (strcmp(files->list[i].path, path) == 0)
@@ -128,7 +128,7 @@ static bool has_file(const struct files *files, const char *path)
 }
 
 /* Adds a file that is not read yet; one that is there already is read once only. */
-static int add_file(struct files *files, const char *path, struct err *err)
+static int add_file(struct containerd_files *files, const char *path, struct err *err)
 {
 	if (has_file(files, path))
 		return 0;
@@ -182,8 +182,8 @@ static void clean_path(char *path)
 }
 
 /* One import of `from`. As resolveImports() of containerd: only a '*' makes it a pattern. */
-static int add_import(const struct runtime_machine *machine, struct files *files, size_t from,
-		      const char *import, struct err *err)
+static int add_import(const struct runtime_machine *machine, struct containerd_files *files,
+		      size_t from, const char *import, struct err *err)
 {
 	char path[FILE_PATH_MAX];
 	const char *base = files->list[from].path;
@@ -212,8 +212,8 @@ static int add_import(const struct runtime_machine *machine, struct files *files
 	return rc;
 }
 
-static int add_imports(const struct runtime_machine *machine, struct files *files, size_t from,
-		       struct err *err)
+static int add_imports(const struct runtime_machine *machine, struct containerd_files *files,
+		       size_t from, struct err *err)
 {
 	static const struct toml_path path = {{"imports"}, 1};
 	struct toml toml = toml_of(&files->list[from]);
@@ -231,7 +231,8 @@ static int add_imports(const struct runtime_machine *machine, struct files *file
 }
 
 /* Everything that containerd reads. No file at all is none. */
-static int read_files(const struct runtime_machine *machine, struct files *out, struct err *err)
+static int read_files(const struct runtime_machine *machine, struct containerd_files *out,
+		      struct err *err)
 {
 	out->list = calloc(RUNTIME_FILES_MAX, sizeof(*out->list));
 	if (!out->list)
@@ -356,7 +357,7 @@ int runtime_containerd_drop_in(uint64_t version, struct buf *out)
 }
 
 /* The change of a file that is there, or of none. */
-static int change_main(const struct runtime_machine *machine, struct files *files,
+static int change_main(const struct runtime_machine *machine, struct containerd_files *files,
 		       struct runtime_plan *plan, struct err *err)
 {
 	const char *path = runtime_config(machine);
@@ -389,7 +390,7 @@ static int change_main(const struct runtime_machine *machine, struct files *file
 /* --- by version ------------------------------------------------------------------------------ */
 
 /* 1.7: off unless it is switched on. */
-static int plan_1(const struct runtime_machine *machine, struct files *files,
+static int plan_1(const struct runtime_machine *machine, struct containerd_files *files,
 		  struct runtime_plan *plan, struct err *err)
 {
 	const char *version = machine->version.text;
@@ -436,7 +437,7 @@ static int plan_1(const struct runtime_machine *machine, struct files *files,
 }
 
 /* Whether our drop-in is read behind a file: the main file always, others by their names. */
-static bool is_before_ours(const struct files *files, const struct file *file)
+static bool is_before_ours(const struct containerd_files *files, const struct file *file)
 {
 	static const char ours[] = RUNTIME_DROP_IN;
 	size_t directory = (size_t)(strrchr(ours, '/') - ours) + 1;
@@ -446,7 +447,7 @@ static bool is_before_ours(const struct files *files, const struct file *file)
 }
 
 /* 2.0: on unless it is switched off. */
-static int plan_2(const struct runtime_machine *machine, struct files *files,
+static int plan_2(const struct runtime_machine *machine, struct containerd_files *files,
 		  struct runtime_plan *plan, struct err *err)
 {
 	const char *version = machine->version.text;
@@ -501,7 +502,7 @@ int runtime_plan_containerd(const struct runtime_machine *machine, struct runtim
 				   "switched on",
 				   version->text);
 
-	_cleanup_(files_done) struct files files = {.list = NULL};
+	_cleanup_(files_done) struct containerd_files files = {.list = NULL};
 	int rc = read_files(machine, &files, err);
 	if (rc < 0)
 		return rc;

@@ -11,9 +11,10 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/lines.h"
 #include "cmd/jobs/run_options.h"
 #include "cmd/jobs/run_request.h"
-#include "job/file/lines.h"
+#include "job/file/cmdlines.h"
 
 struct run_lines {
 	const struct run_options *options;
@@ -48,7 +49,7 @@ int run_lines_open(const struct run_options *options, char *const *argv, struct 
 
 	lines->options = options;
 	lines->name = is_stdin ? "standard input" : options->lines;
-	lines_init(&lines->lines);
+	lines_init(&lines->lines, CMDLINES_LINE_MAX);
 	lines->fd = is_stdin ? STDIN_FILENO : open(options->lines, O_RDONLY | O_CLOEXEC);
 	if (lines->fd < 0) {
 		int rc =
@@ -88,8 +89,8 @@ static int run_lines_read(struct run_lines *lines, int wait_ms, struct err *err)
 			       err_describe(-errno));
 
 	lines->is_end = length == 0;
-	int rc = lines_feed(&lines->lines, piece, (size_t)length, err);
-	return rc < 0 ? err_wrap(err, "%s", lines->name) : 0;
+	int rc = lines_feed(&lines->lines, piece, (size_t)length);
+	return rc < 0 ? err_set(err, rc, "%s: %s", lines->name, err_describe(rc)) : 0;
 }
 
 static int run_lines_make(struct run_lines *lines, const char *line, struct run_request *out,
@@ -121,7 +122,7 @@ int run_lines_next(struct run_lines *lines, int wait_ms, struct run_request *out
 {
 	for (int pass = 0; pass < 2; pass++) {
 		const char *line;
-		int rc = lines_next(&lines->lines, lines->is_end, &line, err);
+		int rc = cmdlines_next(&lines->lines, lines->is_end, &line, err);
 		if (rc < 0)
 			return err_wrap(err, "%s", lines->name);
 		if (rc > 0)

@@ -243,7 +243,7 @@ static size_t rank_in(const char *path, const char *const *order, size_t count)
 static void print_kind(const struct files *files, enum driver_kind kind, const char *const *order,
 		       size_t count)
 {
-	const struct driver *driver = &files->gather.driver;
+	const struct cdi_driver *driver = &files->gather.driver;
 
 	for (size_t rank = 0; rank <= count; rank++) {
 		const char *last = "";
@@ -309,7 +309,7 @@ static void print_compat32(const struct files *files)
 
 static void print_ipcs(const struct files *files)
 {
-	const struct driver *driver = &files->gather.driver;
+	const struct cdi_driver *driver = &files->gather.driver;
 
 	for (size_t i = 0; i < array_length(socket_order); i++) {
 		for (uint32_t j = 0; j < driver->file_count; j++) {
@@ -325,7 +325,7 @@ static void print_ipcs(const struct files *files)
 /* By the names under which the kernel asks for it. */
 static void print_firmware(const struct files *files)
 {
-	const struct driver *driver = &files->gather.driver;
+	const struct cdi_driver *driver = &files->gather.driver;
 	for (uint32_t i = 0; i < driver->file_count; i++) {
 		if (driver->files[i].kind == DRIVER_FIRMWARE)
 			print_path(driver->files[i].name);
@@ -381,7 +381,7 @@ static int ask_driver(struct files *files, const char *driver_root)
 				driver_root && is_option ? CMD_EXIT_USAGE : CMD_EXIT_UNAVAILABLE,
 				&err);
 
-	const struct driver *driver = &files->gather.driver;
+	const struct cdi_driver *driver = &files->gather.driver;
 	for (uint32_t i = 0; i < driver->problem_count && i < DRIVER_PROBLEMS_MAX; i++)
 		note(files, "%s", driver->problems[i].text);
 

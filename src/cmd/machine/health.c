@@ -61,7 +61,7 @@ struct health_seen {
 /* --- our own look ---------------------------------------------------------------------------- */
 
 /* The errors that the kernel log has; which GPU they belong to is known only afterwards. */
-struct log {
+struct health_log {
 	struct probe_event *events; /* owned */
 	uint32_t count;
 	char unreadable[PROBE_EVENT_TEXT_MAX];
@@ -69,7 +69,7 @@ struct log {
 
 static void keep_event(const struct probe_event *event, void *context)
 {
-	struct log *log = context;
+	struct health_log *log = context;
 	if (event->kind == PROBE_EVENT_NO_LOG)
 		memcpy(log->unreadable, event->text, sizeof(log->unreadable));
 	if (event->kind == PROBE_EVENT_XID && log->count < LOG_MAX)
@@ -91,8 +91,8 @@ static void feed(struct health_track *track, const struct probe_event *event)
 	health_event(track, &xid, NULL);
 }
 
-static void judge_gpu(const struct snapshot_gpu *gpu, const struct log *log, uint64_t since_ns,
-		      struct health_track *track, struct vitals_view *out)
+static void judge_gpu(const struct snapshot_gpu *gpu, const struct health_log *log,
+		      uint64_t since_ns, struct health_track *track, struct vitals_view *out)
 {
 	uint64_t now_ns = call_mark_now();
 
@@ -119,7 +119,7 @@ static void judge_gpu(const struct snapshot_gpu *gpu, const struct log *log, uin
 	}
 }
 
-static int judge(const struct machine *machine, const struct log *log, uint64_t since_ns,
+static int judge(const struct machine *machine, const struct health_log *log, uint64_t since_ns,
 		 struct arena *arena, Sluice__V1__HealthReply *out, struct err *err)
 {
 	const struct snapshot *snapshot = machine->snapshot;
@@ -343,7 +343,7 @@ static int look_once(const struct cmd_call *call)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	}
 
-	struct log log = {.events = events};
+	struct health_log log = {.events = events};
 	_cleanup_machine_ struct machine machine = {.snapshot = NULL};
 	int code = machine_read(call, options->timeout_ns, &machine, keep_event, &log);
 	if (code != 0)

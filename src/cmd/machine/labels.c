@@ -136,7 +136,7 @@ static const struct option_row rows[] = {
 static const struct labels_options defaults = {.timeout_ns = MACHINE_TIMEOUT_NS};
 
 /* One run of the command, with what it remembers from look to look. */
-struct session {
+struct labels_session {
 	const struct cmd_call *call;
 	struct config *config; /* owned */
 	struct policy_surroundings surroundings;
@@ -154,7 +154,7 @@ struct session {
 	char failure[ERR_TEXT_MAX]; /* the same; "" once it is over */
 };
 
-static void session_done(struct session *session)
+static void session_done(struct labels_session *session)
 {
 	session->config = config_free(session->config);
 	held_done(&session->held);
@@ -258,7 +258,7 @@ static int check_config(const struct config *config, bool publishes, struct err 
 }
 
 /* Takes the configuration into use. The session is as it was on failure. */
-static int configure(struct session *session, struct err *err)
+static int configure(struct labels_session *session, struct err *err)
 {
 	struct config *config = NULL;
 	const char *root = pci_root();
@@ -299,7 +299,7 @@ static void policy_cleanup(struct policy **policy)
 	*policy = policy_free(*policy);
 }
 
-static int make_labels(struct session *session, struct err *err)
+static int make_labels(struct labels_session *session, struct err *err)
 {
 	_cleanup_(policy_cleanup) struct policy *policy = NULL;
 	_cleanup_free_ struct labels_facts *facts = calloc(1, sizeof(*facts));
@@ -318,7 +318,7 @@ static int make_labels(struct session *session, struct err *err)
 }
 
 /* Tells what goes on failing once. */
-static void complain(struct session *session, const struct err *err)
+static void complain(struct labels_session *session, const struct err *err)
 {
 	if (strcmp(session->failure, err->text) == 0)
 		return;
@@ -326,14 +326,14 @@ static void complain(struct session *session, const struct err *err)
 	memcpy(session->failure, err->text, sizeof(session->failure));
 }
 
-static void wait_at_most(struct session *session, uint64_t wait_ns)
+static void wait_at_most(struct labels_session *session, uint64_t wait_ns)
 {
 	if (wait_ns < session->wait_ns)
 		session->wait_ns = wait_ns;
 }
 
 /* Asks the driver and makes the labels. -errno when nothing can be said. */
-static int look(struct session *session, struct err *err)
+static int look(struct labels_session *session, struct err *err)
 {
 	const struct clock clock = {0};
 	const struct labels_options *options = session->call->options;
@@ -377,7 +377,7 @@ static int look(struct session *session, struct err *err)
 /* --- giving out ----------------------------------------------------------------------------- */
 
 /* Tells the warnings when they are others than before. */
-static void tell_warnings(struct session *session)
+static void tell_warnings(struct labels_session *session)
 {
 	const struct label_set *set = &session->set;
 	_cleanup_buf_ struct buf text;
@@ -404,7 +404,7 @@ static void tell_warnings(struct session *session)
 	(void)buf_add_text(&session->warnings, buf_text(&text));
 }
 
-static int print_json(const struct session *session, struct err *err)
+static int print_json(const struct labels_session *session, struct err *err)
 {
 	json_t *root = machine_json(&session->held.inventory);
 	json_t *labels = json_object(), *warnings = json_array();
@@ -423,7 +423,7 @@ static int print_json(const struct session *session, struct err *err)
 	return rc;
 }
 
-static int put_file(struct session *session, const struct buf *plain, struct err *err)
+static int put_file(struct labels_session *session, const struct buf *plain, struct err *err)
 {
 	uint64_t expiry_ns = session->config->labels.expiry_ns;
 	bool expires = expiry_ns > 0 && expiry_ns != SCHEMA_FOREVER;
@@ -437,7 +437,8 @@ static int put_file(struct session *session, const struct buf *plain, struct err
 	return rc < 0 ? rc : 0;
 }
 
-static int put_stdout(const struct session *session, const struct buf *plain, struct err *err)
+static int put_stdout(const struct labels_session *session, const struct buf *plain,
+		      struct err *err)
 {
 	if (session->json)
 		return print_json(session, err);
@@ -447,7 +448,7 @@ static int put_stdout(const struct session *session, const struct buf *plain, st
 	return 0;
 }
 
-static int publish(struct session *session, struct err *err)
+static int publish(struct labels_session *session, struct err *err)
 {
 	_cleanup_buf_ struct buf plain;
 	buf_init(&plain, FEATURE_FILE_MAX);
@@ -481,7 +482,7 @@ static int wait_signal(const sigset_t *signals, uint64_t wait_ns)
 }
 
 /* The peer takes its labels away at the end, unless it would have slept for ever. */
-static bool removes_file(const struct session *session)
+static bool removes_file(const struct labels_session *session)
 {
 	const struct config *config = session->config;
 	if (session->path[0] == '\0')
@@ -491,7 +492,7 @@ static bool removes_file(const struct session *session)
 	return config->labels.on_exit == CONFIG_EXIT_REMOVE;
 }
 
-static int finish(struct session *session)
+static int finish(struct labels_session *session)
 {
 	struct err err = {0};
 	if (removes_file(session) && feature_file_remove(session->path, &err) < 0)
@@ -500,7 +501,7 @@ static int finish(struct session *session)
 }
 
 /* The file may lie elsewhere now: the old one must not stay as a second source. */
-static void reload(struct session *session)
+static void reload(struct labels_session *session)
 {
 	char before[FILE_PATH_MAX];
 	struct err err = {0};
@@ -515,7 +516,7 @@ static void reload(struct session *session)
 		(void)cmd_fail(session->call, 0, &err);
 }
 
-static int loop(struct session *session)
+static int loop(struct labels_session *session)
 {
 	static const int numbers[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
 	sigset_t signals;
@@ -545,7 +546,7 @@ static int loop(struct session *session)
 
 /* --- the command ---------------------------------------------------------------------------- */
 
-static int run_session(struct session *session)
+static int run_session(struct labels_session *session)
 {
 	const struct labels_options *options = session->call->options;
 	struct err err = {0};
@@ -573,7 +574,7 @@ static int run(const struct cmd_call *call)
 				 "--output: '%s' is neither table nor json nor a path with a '/'",
 				 options->output);
 
-	struct session session = {
+	struct labels_session session = {
 	    .call = call,
 	    .surroundings = {.has_kubelet = true,
 			     .visible_devices = getenv("NVIDIA_VISIBLE_DEVICES")},

@@ -14,7 +14,7 @@
 #define CHECK_FILL_MAX	0.95
 #define CHECK_BIT(what) (UINT32_C(1) << (what))
 
-struct check_options {
+struct gpu_check_options {
 	const char *gpus, *json, *library, *fill, *exporter;
 	uint64_t timeout_ns, time_ns, bytes;
 	uint32_t repeats;
@@ -22,8 +22,8 @@ struct check_options {
 	enum option_output output;
 };
 
-static const struct check_options check_defaults = {.timeout_ns = VALIDATE_TIMEOUT_NS,
-						    .time_ns = CHECK_STRESS_NS};
+static const struct gpu_check_options check_defaults = {.timeout_ns = VALIDATE_TIMEOUT_NS,
+							.time_ns = CHECK_STRESS_NS};
 
 /* What all of them have. */
 #define CHECK_ROWS                                                                                 \
@@ -31,25 +31,25 @@ static const struct check_options check_defaults = {.timeout_ns = VALIDATE_TIMEO
 	 .kind = OPTION_TEXT,                                                                      \
 	 .value = "LIST",                                                                          \
 	 .help = "only these, by number or UUID, with commas (default: all in sight)",             \
-	 OPTION_FIELD(struct check_options, gpus)},                                                \
+	 OPTION_FIELD(struct gpu_check_options, gpus)},                                            \
 	    {.name = "lib",                                                                        \
 	     .kind = OPTION_PATH,                                                                  \
 	     .value = "PATH",                                                                      \
 	     .help = "the driver's library (default: libcuda.so.1)",                               \
-	     OPTION_FIELD(struct check_options, library)},                                         \
+	     OPTION_FIELD(struct gpu_check_options, library)},                                     \
 	    {.name = "timeout",                                                                    \
 	     .kind = OPTION_DURATION,                                                              \
 	     .value = "TIME",                                                                      \
 	     .help = "end a check from which nothing was heard for so long (default 60s)",         \
 	     .min = 100000000,                                                                     \
 	     .max = UINT64_C(3600000000000),                                                       \
-	     OPTION_FIELD(struct check_options, timeout_ns)},                                      \
+	     OPTION_FIELD(struct gpu_check_options, timeout_ns)},                                  \
 	    {.name = "json",                                                                       \
 	     .kind = OPTION_PATH,                                                                  \
 	     .value = "FILE",                                                                      \
 	     .help = "write all that was found there (sluice.result/1)",                           \
-	     OPTION_FIELD(struct check_options, json)},                                            \
-	    OPTION_OUTPUT(struct check_options, output)
+	     OPTION_FIELD(struct gpu_check_options, json)},                                        \
+	    OPTION_OUTPUT(struct gpu_check_options, output)
 
 #define CHECK_COPY_ROWS                                                                            \
 	{.name = "size",                                                                           \
@@ -58,11 +58,11 @@ static const struct check_options check_defaults = {.timeout_ns = VALIDATE_TIMEO
 	 .help = "of a copy (default 512Mi; less where memory is short, or simulated)",            \
 	 .min = 65536,                                                                             \
 	 .max = UINT64_C(1) << 40,                                                                 \
-	 OPTION_FIELD(struct check_options, bytes)},                                               \
+	 OPTION_FIELD(struct gpu_check_options, bytes)},                                           \
 	{                                                                                          \
 		.name = "repeats", .kind = OPTION_U32, .value = "N",                               \
 		.help = "how often each copy is timed (default 3; 5 from GPU to GPU)", .min = 3,   \
-		.max = 32, OPTION_FIELD(struct check_options, repeats)                             \
+		.max = 32, OPTION_FIELD(struct gpu_check_options, repeats)                         \
 	}
 
 #define CHECK_STRESS_ROWS                                                                          \
@@ -72,22 +72,22 @@ static const struct check_options check_defaults = {.timeout_ns = VALIDATE_TIMEO
 	 .help = "how long GPUs are loaded (default 60s; at least once through their memory)",     \
 	 .min = 1000000,                                                                           \
 	 .max = UINT64_C(86400000000000),                                                          \
-	 OPTION_FIELD(struct check_options, time_ns)},                                             \
+	 OPTION_FIELD(struct gpu_check_options, time_ns)},                                         \
 	    {.name = "fill",                                                                       \
 	     .kind = OPTION_TEXT,                                                                  \
 	     .value = "SHARE",                                                                     \
 	     .help = "of the memory that is free: 0.1 to 0.95 (default 0.9)",                      \
-	     OPTION_FIELD(struct check_options, fill)},                                            \
+	     OPTION_FIELD(struct gpu_check_options, fill)},                                        \
 	{                                                                                          \
 		.name = "force", .kind = OPTION_FLAG, .help = "also GPUs that somebody else uses", \
-		OPTION_FIELD(struct check_options, force)                                          \
+		OPTION_FIELD(struct gpu_check_options, force)                                      \
 	}
 
 #define CHECK_METRICS_ROWS                                                                         \
 	{                                                                                          \
 		.name = "exporter", .kind = OPTION_TEXT, .value = "ADDRESS",                       \
 		.help = "of the service whose metrics are compared (default 127.0.0.1:9400)",      \
-		OPTION_FIELD(struct check_options, exporter)                                       \
+		OPTION_FIELD(struct gpu_check_options, exporter)                                   \
 	}
 
 static const struct option_row check_plain_rows[] = {CHECK_ROWS, {0}};
@@ -99,7 +99,7 @@ static const struct option_row check_all_rows[] = {
 
 static int check_run(const struct cmd_call *call, const char *tool, uint32_t mask)
 {
-	const struct check_options *options = call->options;
+	const struct gpu_check_options *options = call->options;
 	double fill = VALIDATE_FILL;
 
 	if (options->fill && (parse_fraction(options->fill, 0, 1, &fill) < 0 ||
@@ -140,7 +140,7 @@ const struct command cmd_bench_gpu_vectoradd = {
     .run = check_vectoradd,
     .options = check_plain_rows,
     .defaults = &check_defaults,
-    .options_size = sizeof(struct check_options),
+    .options_size = sizeof(struct gpu_check_options),
     .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = validate_exits,
     .examples = check_vectoradd_examples,
@@ -164,7 +164,7 @@ const struct command cmd_bench_gpu_bandwidth = {
     .run = check_bandwidth,
     .options = check_copy_rows,
     .defaults = &check_defaults,
-    .options_size = sizeof(struct check_options),
+    .options_size = sizeof(struct gpu_check_options),
     .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = validate_exits,
     .examples = check_bandwidth_examples,
@@ -188,7 +188,7 @@ const struct command cmd_bench_gpu_p2p = {
     .run = check_p2p,
     .options = check_copy_rows,
     .defaults = &check_defaults,
-    .options_size = sizeof(struct check_options),
+    .options_size = sizeof(struct gpu_check_options),
     .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = validate_exits,
     .examples = check_p2p_examples,
@@ -216,7 +216,7 @@ const struct command cmd_bench_gpu_stress = {
     .run = check_stress,
     .options = check_stress_rows,
     .defaults = &check_defaults,
-    .options_size = sizeof(struct check_options),
+    .options_size = sizeof(struct gpu_check_options),
     .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = validate_exits,
     .examples = check_stress_examples,
@@ -240,7 +240,7 @@ const struct command cmd_bench_gpu_metrics = {
     .run = check_metrics,
     .options = check_metrics_rows,
     .defaults = &check_defaults,
-    .options_size = sizeof(struct check_options),
+    .options_size = sizeof(struct gpu_check_options),
     .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = validate_exits,
     .examples = check_metrics_examples,
@@ -267,7 +267,7 @@ const struct command cmd_bench_gpu_all = {
     .run = check_all,
     .options = check_all_rows,
     .defaults = &check_defaults,
-    .options_size = sizeof(struct check_options),
+    .options_size = sizeof(struct gpu_check_options),
     .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = validate_exits,
     .examples = check_all_examples,

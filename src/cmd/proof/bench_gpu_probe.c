@@ -15,7 +15,7 @@
 
 enum { PROBE_OUTPUT_MAX = 1 << 18, PROBE_VERSION_TEXT = 24 };
 
-struct probe_options {
+struct gpu_probe_options {
 	const char *library, *device;
 	enum option_output output;
 };
@@ -25,12 +25,12 @@ static const struct option_row probe_rows[] = {
      .kind = OPTION_TEXT,
      .value = "INDEX|UUID",
      .help = "which GPU (default 0)",
-     OPTION_FIELD(struct probe_options, device)},
+     OPTION_FIELD(struct gpu_probe_options, device)},
     {.name = "lib",
      .kind = OPTION_PATH,
      .help = "the driver's library (default libcuda.so.1)",
-     OPTION_FIELD(struct probe_options, library)},
-    OPTION_OUTPUT(struct probe_options, output),
+     OPTION_FIELD(struct gpu_probe_options, library)},
+    OPTION_OUTPUT(struct gpu_probe_options, output),
     {0},
 };
 
@@ -135,7 +135,7 @@ static int probe_text(const struct probes *probes, struct buf *out)
 
 static int probe_main(const struct cmd_call *call)
 {
-	const struct probe_options *options = call->options;
+	const struct gpu_probe_options *options = call->options;
 	struct err err = {0};
 	struct probes probes;
 	struct buf text _cleanup_buf_;
@@ -158,7 +158,7 @@ const struct command cmd_bench_gpu_probe = {
 		   "stream's progress costs, and how much memory a process takes by itself.",
     .run = probe_main,
     .options = probe_rows,
-    .options_size = sizeof(struct probe_options),
+    .options_size = sizeof(struct gpu_probe_options),
     .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = probe_exits,
 };

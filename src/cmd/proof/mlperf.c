@@ -222,7 +222,7 @@ void mlperf_files_done(struct mlperf_files *files)
 /* --- log ----------------------------------------------------------------------------------------
  */
 
-struct log_options {
+struct mlperf_log_options {
 	struct option_list meta;
 	const char *file;
 	bool start, end;
@@ -232,23 +232,23 @@ static const struct option_row log_rows[] = {
     {.name = "start",
      .kind = OPTION_FLAG,
      .help = "an interval begins (INTERVAL_START; else POINT_IN_TIME)",
-     OPTION_FIELD(struct log_options, start)},
+     OPTION_FIELD(struct mlperf_log_options, start)},
     {.name = "end",
      .kind = OPTION_FLAG,
      .help = "an interval ends (INTERVAL_END)",
-     OPTION_FIELD(struct log_options, end)},
+     OPTION_FIELD(struct mlperf_log_options, end)},
     {.name = "meta",
      .letter = 'm',
      .kind = OPTION_LIST,
      .value = "NAME=VALUE",
      .help = "of the metadata: VALUE is JSON, or else text; may be given again",
-     OPTION_FIELD(struct log_options, meta)},
+     OPTION_FIELD(struct mlperf_log_options, meta)},
     {.name = "file",
      .letter = 'f',
      .kind = OPTION_PATH,
      .value = "FILE",
      .help = "append to this file, in one write (default: standard output)",
-     OPTION_FIELD(struct log_options, file)},
+     OPTION_FIELD(struct mlperf_log_options, file)},
     {0},
 };
 
@@ -316,7 +316,7 @@ static int log_write(const struct cmd_call *call, const char *path, const struct
 
 static int log_main(const struct cmd_call *call)
 {
-	const struct log_options *options = call->options;
+	const struct mlperf_log_options *options = call->options;
 	struct err err = {0};
 	struct timespec now;
 	struct buf line _cleanup_buf_, value _cleanup_buf_, metadata _cleanup_buf_;
@@ -368,7 +368,7 @@ const struct command cmd_mlperf_log = {
     .description = "In the form of round v0.7 and later, with the time as it is now.",
     .run = log_main,
     .options = log_rows,
-    .options_size = sizeof(struct log_options),
+    .options_size = sizeof(struct mlperf_log_options),
     .positional = "KEY [VALUE]",
     .positional_min = 1,
     .positional_max = 2,

@@ -379,7 +379,7 @@ const struct command cmd_mlperf_check = {
 /* --- compare ------------------------------------------------------------------------------------
  */
 
-struct compare_options {
+struct mlperf_compare_options {
 	const char *system, *round;
 	uint32_t scope;
 	enum option_output output;
@@ -390,27 +390,27 @@ static const struct option_row compare_rows[] = {
      .kind = OPTION_TEXT,
      .value = "NAME",
      .help = "only those of this system: DGX-1",
-     OPTION_FIELD(struct compare_options, system)},
+     OPTION_FIELD(struct mlperf_compare_options, system)},
     {.name = "round",
      .kind = OPTION_TEXT,
      .value = "ROUND",
      .words = "v0.6|v0.7|v1.1",
      .help = "only those of this round: v0.6, v0.7, v1.1",
-     OPTION_FIELD(struct compare_options, round)},
+     OPTION_FIELD(struct mlperf_compare_options, round)},
     {.name = "scope",
      .kind = OPTION_CHOICE,
      .words = "per-system|max-scale|per-accelerator",
      .help = "what the minutes are of: the system as it stands (default), the largest one, one "
 	     "accelerator of a server",
-     OPTION_FIELD(struct compare_options, scope)},
-    OPTION_OUTPUT(struct compare_options, output),
+     OPTION_FIELD(struct mlperf_compare_options, scope)},
+    OPTION_OUTPUT(struct mlperf_compare_options, output),
     {0},
 };
 
 static const char *const compare_scopes[] = {"per-system", "max-scale", "per-accelerator"};
 
 static bool compare_is_meant(const struct published *row, const char *benchmark,
-			     const struct compare_options *options)
+			     const struct mlperf_compare_options *options)
 {
 	return strcmp(row->benchmark, benchmark) == 0 &&
 	       strcmp(row->scope, compare_scopes[options->scope]) == 0 &&
@@ -456,7 +456,7 @@ static void compare_json(const struct published *row, double minutes, struct jso
 
 static int compare_main(const struct cmd_call *call)
 {
-	const struct compare_options *options = call->options;
+	const struct mlperf_compare_options *options = call->options;
 	double minutes;
 	struct err err = {0};
 	struct buf text _cleanup_buf_;
@@ -531,7 +531,7 @@ const struct command cmd_mlperf_compare = {
 		   "among themselves means nothing.",
     .run = compare_main,
     .options = compare_rows,
-    .options_size = sizeof(struct compare_options),
+    .options_size = sizeof(struct mlperf_compare_options),
     .positional = "BENCHMARK MINUTES",
     .positional_min = 2,
     .positional_max = 2,

@@ -162,7 +162,7 @@ static int facts_look(void *context, struct err *err)
 
 /* --- printing -------------------------------------------------------------------------------- */
 
-static const char *verdict(const struct check *check)
+static const char *verdict(const struct cdi_check *check)
 {
 	return check->worst == CHECK_NOTE ? "fresh" : check_severity_to_string(check->worst);
 }
@@ -203,7 +203,7 @@ static void print_finding(const struct check_finding *finding)
 	}
 }
 
-static void print_text(const struct scan *scan, const struct check *check,
+static void print_text(const struct scan *scan, const struct cdi_check *check,
 		       const struct check_facts *facts)
 {
 	for (uint32_t i = 0; i < check->count; i++)
@@ -231,7 +231,7 @@ static json_t *json_finding(const struct check_finding *finding)
 			 table_json_text(finding->fix), "count", (json_int_t)finding->count);
 }
 
-static json_t *json_findings(const struct check *check)
+static json_t *json_findings(const struct cdi_check *check)
 {
 	json_t *findings = json_array();
 	for (uint32_t i = 0; i < check->count; i++)
@@ -239,7 +239,7 @@ static json_t *json_findings(const struct check *check)
 	return findings;
 }
 
-static int print_json(const struct scan *scan, const struct check *check,
+static int print_json(const struct scan *scan, const struct cdi_check *check,
 		      const struct check_facts *facts, const char *module_version, struct err *err)
 {
 	json_t *root =
@@ -257,15 +257,15 @@ static int print_json(const struct scan *scan, const struct check *check,
 
 /* --- an image -------------------------------------------------------------------------------- */
 
-static int exit_of(const struct check *check)
+static int exit_of(const struct cdi_check *check)
 {
 	return check->worst == CHECK_NOTE    ? CMD_EXIT_OK
 	       : check->worst == CHECK_STALE ? CDI_EXIT_STALE
 					     : CDI_EXIT_UNREADABLE;
 }
 
-static int print_image(const struct check_call *options, const struct image *image,
-		       const struct check *check, struct err *err)
+static int print_image(const struct check_call *options, const struct cdi_image *image,
+		       const struct cdi_check *check, struct err *err)
 {
 	const char *libc = image_libc_to_string(image->libc),
 		   *layout = image_layout_to_string(image->layout);
@@ -293,8 +293,8 @@ static int print_image(const struct check_call *options, const struct image *ima
 static int run_image(const struct cmd_call *call)
 {
 	const struct check_call *options = call->options;
-	_cleanup_check_ struct check check = {.count = 0};
-	struct image image;
+	_cleanup_check_ struct cdi_check check = {.count = 0};
+	struct cdi_image image;
 	struct err err = {0};
 	int rc = image_check(options->image, NULL, &image, &check, &err);
 	if (rc == 0)
@@ -309,7 +309,7 @@ static int run_with(const struct cmd_call *call, const struct scan *scan, struct
 {
 	const struct check_call *options = call->options;
 	char module_version[GPU_VERSION_MAX] = "", root[PATH_MAX] = "";
-	_cleanup_check_ struct check check = {.count = 0};
+	_cleanup_check_ struct cdi_check check = {.count = 0};
 	struct err err = {0};
 
 	(void)pci_read_nvidia_version(pci_root(), module_version); /* "": none is loaded */
@@ -323,7 +323,7 @@ static int run_with(const struct cmd_call *call, const struct scan *scan, struct
 	if (!version && (runtime = facts_runtime(scan, name)))
 		version = CHECK_VERSION_OLDEST;
 
-	const struct check_options how = {
+	const struct cdi_check_options how = {
 	    .root = root,
 	    .names = (const char *const *)call->argv,
 	    .name_count = (size_t)call->argc,

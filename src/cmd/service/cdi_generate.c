@@ -158,18 +158,18 @@ static const struct generate_call defaults = {
 /* --- what the command line says -------------------------------------------------------------- */
 
 /* The words of options that may be given again, with commas, or both. */
-struct words {
+struct generate_words {
 	const char *items[WORDS_MAX]; /* borrowed: of `text` */
 	size_t count;
 	char *text; /* owned */
 };
 
-static void words_done(struct words *words)
+static void words_done(struct generate_words *words)
 {
 	free(words->text);
 }
 
-static int words_split(const struct option_list *list, struct words *out)
+static int words_split(const struct option_list *list, struct generate_words *out)
 {
 	size_t length = 1;
 	for (size_t i = 0; i < list->count; i++)
@@ -199,7 +199,8 @@ static int words_split(const struct option_list *list, struct words *out)
 	return 0;
 }
 
-static int parse_names(const struct cmd_call *call, const struct words *words, uint32_t *out)
+static int parse_names(const struct cmd_call *call, const struct generate_words *words,
+		       uint32_t *out)
 {
 	static const struct {
 		const char *word;
@@ -440,7 +441,7 @@ static int put(const struct cmd_call *call, const struct buf *text)
 	return cmd_fail(call, CMD_EXIT_CANNOT_WRITE, &err);
 }
 
-static void print_notes(const struct driver *driver, const struct buf *notes)
+static void print_notes(const struct cdi_driver *driver, const struct buf *notes)
 {
 	for (uint32_t i = 0; i < driver->problem_count && i < DRIVER_PROBLEMS_MAX; i++) {
 		cmd_print(stderr, driver->problems[i].text);
@@ -465,7 +466,7 @@ static void print_notes(const struct driver *driver, const struct buf *notes)
 
 /* The options that are lists; what generate.h is told of them points into it. */
 struct lists {
-	struct words names, devices, imex;
+	struct generate_words names, devices, imex;
 	uint32_t channels[WORDS_MAX];
 };
 
@@ -480,7 +481,7 @@ static void lists_done(struct lists *lists)
 /* A list that is given and names nothing is a script's empty variable: it must not mean everything.
  * 0, or the exit code after the error was printed. */
 static int parse_words(const struct cmd_call *call, const char *option,
-		       const struct option_list *list, struct words *out)
+		       const struct option_list *list, struct generate_words *out)
 {
 	int rc = words_split(list, out);
 	if (rc < 0)

@@ -14,14 +14,14 @@
 #include "cdi/scan.h"
 #include "hardware/pci.h"
 
-struct list_options {
+struct cdi_list_options {
 	enum option_output output;
 	struct option_list directories;
 };
 
 static const struct option_row rows[] = {
-    OPTION_OUTPUT(struct list_options, output),
-    CDI_DIRECTORY_ROW(struct list_options, directories),
+    OPTION_OUTPUT(struct cdi_list_options, output),
+    CDI_DIRECTORY_ROW(struct cdi_list_options, directories),
     {.name = NULL},
 };
 
@@ -153,7 +153,7 @@ static int print_json(const struct scan *scan, const struct scan_device *devices
 
 static int run(const struct cmd_call *call)
 {
-	const struct list_options *options = call->options;
+	const struct cdi_list_options *options = call->options;
 	_cleanup_scan_ struct scan scan = {0};
 	_cleanup_free_ struct scan_device *devices = NULL;
 	size_t count = 0;
@@ -205,7 +205,7 @@ const struct command cmd_cdi_list = {
     .group = CMD_GROUP_SERVICE,
     .run = run,
     .options = rows,
-    .options_size = sizeof(struct list_options),
+    .options_size = sizeof(struct cdi_list_options),
     .exits = exits,
     .examples = examples,
 };

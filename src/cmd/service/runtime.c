@@ -48,7 +48,7 @@ static int exit_of(int rc)
 /* --- output ---------------------------------------------------------------------------------- */
 
 /* What is printed of one call. Texts borrowed; NULL: not there. */
-struct report {
+struct runtime_report {
 	const char *state;   /* "ready", "change", "cannot", "undone" */
 	const char *text;    /* why, in a sentence */
 	const char *version; /* of the runtime */
@@ -60,7 +60,7 @@ struct report {
 	const struct runtime_plan *plan; /* for its notes; NULL */
 };
 
-static int report_json(const struct configure_options *options, const struct report *report)
+static int report_json(const struct configure_options *options, const struct runtime_report *report)
 {
 	json_t *notes = json_array();
 	for (uint32_t i = 0; report->plan && i < report->plan->note_count; i++) {
@@ -99,7 +99,7 @@ static void print_lines(const char *text)
 	}
 }
 
-static int report_text(const struct report *report)
+static int report_text(const struct runtime_report *report)
 {
 	cmd_print(stdout, report->text);
 	putchar('\n');
@@ -139,7 +139,8 @@ static int report_text(const struct report *report)
 	return 0;
 }
 
-static int report_print(const struct configure_options *options, const struct report *report)
+static int report_print(const struct configure_options *options,
+			const struct runtime_report *report)
 {
 	return options->output == OPTION_OUTPUT_JSON ? report_json(options, report)
 						     : report_text(report);
@@ -164,7 +165,7 @@ static int undo_run(const struct cmd_call *call, const struct runtime_machine *m
 		       : undone.is_removed ? "removed "
 					   : "restored ",
 		       undone.path);
-	const struct report report = {
+	const struct runtime_report report = {
 	    .state = "undone",
 	    .text = text,
 	    .path = is_changed ? undone.path : NULL,
@@ -226,7 +227,7 @@ static int plan_run(const struct cmd_call *call, const struct runtime_machine *m
 	if (has_backup)
 		(void)file_path(backup, NULL, "%s%s", plan.path, RUNTIME_BACKUP);
 
-	const struct report report = {
+	const struct runtime_report report = {
 	    .state = runtime_state_to_string(plan.state),
 	    .text = plan.text,
 	    .version = machine->version.text,

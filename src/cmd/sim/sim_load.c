@@ -19,7 +19,7 @@
 
 enum load_type { LOAD_COMPUTE, LOAD_GRAPHICS, LOAD_MPS };
 
-struct load_options {
+struct sim_load_options {
 	struct sim_where where;
 	const char *gpu, *mig, *trace;
 	uint32_t pid, type, shape;
@@ -31,12 +31,12 @@ struct load_options {
 #define LOAD_SHARE(option, text)                                                                   \
 	{                                                                                          \
 		.name = #option, .kind = OPTION_FRACTION, .max = 1, .help = text,                  \
-		OPTION_FIELD(struct load_options, option)                                          \
+		OPTION_FIELD(struct sim_load_options, option)                                      \
 	}
 #define LOAD_RATE(option, field, text)                                                             \
 	{                                                                                          \
 		.name = option, .kind = OPTION_SIZE, .value = "BYTES", .help = text,               \
-		OPTION_FIELD(struct load_options, field)                                           \
+		OPTION_FIELD(struct sim_load_options, field)                                       \
 	}
 
 static const struct option_row rows[] = {
@@ -46,35 +46,35 @@ static const struct option_row rows[] = {
      .value = "N|UUID",
      .help = "the GPU, by number or UUID; a MIG device by its UUID (may be left out where there "
 	     "is only one)",
-     OPTION_FIELD(struct load_options, gpu)},
+     OPTION_FIELD(struct sim_load_options, gpu)},
     {.name = "mig",
      .kind = OPTION_TEXT,
      .value = "GI/CI",
      .help = "the MIG instance of that GPU",
-     OPTION_FIELD(struct load_options, mig)},
+     OPTION_FIELD(struct sim_load_options, mig)},
     {.name = "pid",
      .kind = OPTION_U32,
      .value = "P",
      .min = 1,
      .max = INT32_MAX,
      .help = "the process that works; the load ends when it does",
-     OPTION_FIELD(struct load_options, pid)},
+     OPTION_FIELD(struct sim_load_options, pid)},
     {.name = "exec",
      .kind = OPTION_FLAG,
      .help = "run the command that follows as that process (so does any command that follows)",
-     OPTION_FIELD(struct load_options, exec)},
+     OPTION_FIELD(struct sim_load_options, exec)},
     LOAD_SHARE(util, "how busy it keeps the SMs, 0 to 1 (default: 0)"),
     {.name = "mem",
      .kind = OPTION_SIZE,
      .value = "BYTES",
      .help = "memory it allocates, such as 2GiB; its context comes on top",
-     OPTION_FIELD(struct load_options, mem)},
+     OPTION_FIELD(struct sim_load_options, mem)},
     {.name = "membw",
      .kind = OPTION_FRACTION,
      .min = -1,
      .max = 1,
      .help = "how busy it keeps the memory, 0 to 1 (default: half of --util)",
-     OPTION_FIELD(struct load_options, membw)},
+     OPTION_FIELD(struct sim_load_options, membw)},
     LOAD_SHARE(enc, "video encoder, 0 to 1"),
     LOAD_SHARE(dec, "video decoder, 0 to 1"),
     LOAD_SHARE(tensor, "share of the SM time on tensor cores, 0 to 1"),
@@ -85,29 +85,29 @@ static const struct option_row rows[] = {
      .kind = OPTION_CHOICE,
      .words = "compute|graphics|mps",
      .help = "the list in which it appears (default: compute)",
-     OPTION_FIELD(struct load_options, type)},
+     OPTION_FIELD(struct sim_load_options, type)},
     {.name = "shape",
      .kind = OPTION_CHOICE,
      .words = "steady|burst|sine|trace",
      .help = "how --util moves in time (default: steady)",
-     OPTION_FIELD(struct load_options, shape)},
+     OPTION_FIELD(struct sim_load_options, shape)},
     {.name = "trace",
      .kind = OPTION_PATH,
      .help = "for --shape trace: a file with one share, 0 to 1, for each second",
-     OPTION_FIELD(struct load_options, trace)},
+     OPTION_FIELD(struct sim_load_options, trace)},
     {.name = "for",
      .kind = OPTION_DURATION,
      .help = "end the load after this time of the machine's clock",
-     OPTION_FIELD(struct load_options, duration_ns)},
+     OPTION_FIELD(struct sim_load_options, duration_ns)},
     {.name = "remove",
      .kind = OPTION_FLAG,
      .help = "take the load of --pid away",
-     OPTION_FIELD(struct load_options, remove)},
+     OPTION_FIELD(struct sim_load_options, remove)},
     {.name = "invented",
      .kind = OPTION_FLAG,
      .help = "--pid need not exist: it stays until it is removed",
-     OPTION_FIELD(struct load_options, invented)},
-    SIM_WHERE_ROWS(struct load_options),
+     OPTION_FIELD(struct sim_load_options, invented)},
+    SIM_WHERE_ROWS(struct sim_load_options),
     {0},
 };
 
@@ -162,12 +162,12 @@ static int load_trace(const char *path, struct sim_process *process, struct sim_
 }
 
 struct load {
-	const struct load_options *options;
+	const struct sim_load_options *options;
 	struct sim_process process; /* what is to be entered */
 	struct sim_target target;
 };
 
-static int load_describe(const struct load_options *options, struct sim_process *process,
+static int load_describe(const struct sim_load_options *options, struct sim_process *process,
 			 struct sim_error *error)
 {
 	static const uint8_t type[] = {SIM_PROCESS_COMPUTE, SIM_PROCESS_GRAPHICS, SIM_PROCESS_MPS};
@@ -301,7 +301,7 @@ static int load_change(struct sim_machine *machine, void *context, struct sim_er
 
 static int load_run(const struct cmd_call *call)
 {
-	const struct load_options *options = call->options;
+	const struct sim_load_options *options = call->options;
 	struct sim_error error = {0};
 	struct load load = {.options = options};
 
@@ -342,7 +342,7 @@ static int load_run(const struct cmd_call *call)
 	return cmd_fail(call, rc == -ENOENT ? CMD_EXIT_NOT_FOUND : CMD_EXIT_NOT_EXECUTABLE, &err);
 }
 
-static const struct load_options defaults = {.membw = -1};
+static const struct sim_load_options defaults = {.membw = -1};
 
 static const struct cmd_exit_row exits[] = {
     SIM_EXIT_ROWS,
@@ -369,7 +369,7 @@ const struct command cmd_sim_load = {
     .run = load_run,
     .options = rows,
     .defaults = &defaults,
-    .options_size = sizeof(struct load_options),
+    .options_size = sizeof(struct sim_load_options),
     .positional = "[--] [COMMAND [ARGUMENT...]]",
     .positional_max = CMD_ARGUMENTS_ANY,
     .takes_command = true,

@@ -18,7 +18,7 @@ enum jobs_column {
 	COLUMN_COUNT
 };
 
-enum jobs_limits {
+enum top_jobs_limits {
 	JOBS_NAME_LEAST = 8, /* columns that a name keeps */
 	JOBS_NAME_MOST = 24,
 	JOBS_GPUS_MOST = 16,

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/text.h"
 
-enum page_limits {
+enum top_page_limits {
 	PAGE_CELL_MAX = 4096, /* bytes of one text after escaping; longer ones are cut */
 	PAGE_BAR_MAX = 64,
 };

@@ -33,7 +33,7 @@ static void keep_boot_id(const struct keep *keep, char out[STATE_BOOT_MAX])
 
 static int keep_add_sources(const struct keep_pass *pass, struct state *state)
 {
-	const struct driver *driver = &pass->gather.driver;
+	const struct cdi_driver *driver = &pass->gather.driver;
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < driver->file_count; i++) {

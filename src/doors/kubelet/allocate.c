@@ -24,7 +24,7 @@ enum allocate_limits {
 };
 
 /* One container's answer while it is made. */
-struct answer {
+struct allocate_answer {
 	const struct kubelet_resource *resource;
 	struct arena *arena;
 	const struct kubelet_hardware **hardware; /* each once, in the order of the reply */
@@ -89,13 +89,13 @@ static int check_container(const struct question *question,
 /* --- parts of an answer ------------------------------------------------------------------------
  */
 
-static const char *device_name(const struct answer *answer, size_t i)
+static const char *device_name(const struct allocate_answer *answer, size_t i)
 {
 	return answer->resource->settings.index_ids ? answer->hardware[i]->index
 						    : answer->hardware[i]->uuid;
 }
 
-static bool has_imex(const struct answer *answer)
+static bool has_imex(const struct allocate_answer *answer)
 {
 	return answer->resource->settings.imex_host_path[0] != '\0';
 }
@@ -107,7 +107,7 @@ static int entry_compare(const void *left, const void *right)
 }
 
 /* Sets a variable; the last value of a name wins. There is room: ALLOCATE_ENVS_MAX. */
-static int answer_env(const struct answer *answer, const char *key, const char *value)
+static int answer_env(const struct allocate_answer *answer, const char *key, const char *value)
 {
 	V1beta1__ContainerAllocateResponse *out = answer->out;
 	for (size_t i = 0; i < out->n_envs; i++) {
@@ -130,7 +130,7 @@ static int answer_env(const struct answer *answer, const char *key, const char *
 }
 
 /* "a,b,c"; NULL: no memory. */
-static char *answer_join(const struct answer *answer, char *const *texts, size_t count)
+static char *answer_join(const struct allocate_answer *answer, char *const *texts, size_t count)
 {
 	size_t length = 1;
 	for (size_t i = 0; i < count; i++)
@@ -149,7 +149,7 @@ static char *answer_join(const struct answer *answer, char *const *texts, size_t
 	return joined;
 }
 
-static int answer_names(const struct answer *answer)
+static int answer_names(const struct allocate_answer *answer)
 {
 	char **names = arena_alloc(answer->arena, (answer->count + 1) * sizeof(*names));
 	for (size_t i = 0; names && i < answer->count; i++)
@@ -166,7 +166,7 @@ static int answer_names(const struct answer *answer)
 	return rc;
 }
 
-static int answer_mounts(const struct answer *answer)
+static int answer_mounts(const struct allocate_answer *answer)
 {
 	V1beta1__ContainerAllocateResponse *out = answer->out;
 	size_t count = answer->count + has_imex(answer);
@@ -194,7 +194,7 @@ static int answer_mounts(const struct answer *answer)
 	return answer_env(answer, "NVIDIA_VISIBLE_DEVICES", VOLUME_ROOT);
 }
 
-static int answer_cdi_names(const struct answer *answer, char **names, size_t *out_count)
+static int answer_cdi_names(const struct allocate_answer *answer, char **names, size_t *out_count)
 {
 	static const char *const modes[ALLOCATE_CDI_MODES] = {"gdrcopy", "gds", "mofed"};
 	const struct kubelet_settings *settings = &answer->resource->settings;
@@ -224,7 +224,7 @@ static int answer_cdi_names(const struct answer *answer, char **names, size_t *o
 	return 0;
 }
 
-static int answer_cdi(const struct answer *answer, uint32_t strategies)
+static int answer_cdi(const struct allocate_answer *answer, uint32_t strategies)
 {
 	V1beta1__ContainerAllocateResponse *out = answer->out;
 	const struct kubelet_settings *settings = &answer->resource->settings;
@@ -269,7 +269,8 @@ static int answer_cdi(const struct answer *answer, uint32_t strategies)
 }
 
 /* A device node, once. `host_path` NULL: `path` below the root of the devices. */
-static int answer_node(const struct answer *answer, const char *path, const char *host_path)
+static int answer_node(const struct allocate_answer *answer, const char *path,
+		       const char *host_path)
 {
 	V1beta1__ContainerAllocateResponse *out = answer->out;
 	for (size_t i = 0; i < out->n_devices; i++) {
@@ -294,7 +295,7 @@ static int answer_node(const struct answer *answer, const char *path, const char
 	return 0;
 }
 
-static int answer_nodes(const struct answer *answer)
+static int answer_nodes(const struct allocate_answer *answer)
 {
 	const struct kubelet_settings *settings = &answer->resource->settings;
 	V1beta1__ContainerAllocateResponse *out = answer->out;
@@ -332,7 +333,8 @@ static int hardware_compare(const void *left, const void *right)
 
 /* Each device once, without replica numbers. */
 static int answer_hardware(const struct question *question, uint32_t number,
-			   const V1beta1__ContainerAllocateRequest *request, struct answer *answer)
+			   const V1beta1__ContainerAllocateRequest *request,
+			   struct allocate_answer *answer)
 {
 	const struct kubelet_resource *resource = question->resource;
 	size_t room = request->n_devices_ids < resource->hardware_count ? request->n_devices_ids
@@ -391,7 +393,7 @@ static int answer_uuid(const struct question *question, char out[ALLOCATE_UUID_T
 	return 0;
 }
 
-static int answer_switches(const struct answer *answer)
+static int answer_switches(const struct allocate_answer *answer)
 {
 	const struct kubelet_settings *settings = &answer->resource->settings;
 	int rc = 0;
@@ -415,7 +417,7 @@ static int answer_container(const struct question *question, uint32_t number,
 {
 	static const uint32_t cdi = CONFIG_LIST_CDI_ANNOTATIONS | CONFIG_LIST_CDI_CRI;
 	const struct kubelet_settings *settings = &question->resource->settings;
-	struct answer answer = {
+	struct allocate_answer answer = {
 	    .resource = question->resource, .arena = question->arena, .out = out};
 	uint32_t strategies = settings->list_strategy | (settings->also_cdi ? cdi : 0);
 	if ((strategies & CONFIG_LIST_CDI_ANNOTATIONS) || settings->alloc_env) {

@@ -31,10 +31,10 @@ enum {
 };
 
 /* A ListAndWatch that is open; in the arena of its call. */
-struct stream {
+struct plugin_stream {
 	struct plugin *plugin;	/* borrowed */
 	struct wire_call *call; /* borrowed */
-	struct stream *next, **link;
+	struct plugin_stream *next, **link;
 	uint64_t version; /* of the list that it was sent; 0: none */
 };
 
@@ -55,7 +55,7 @@ struct plugin {
 	struct kubelet_resource *shown; /* owned; NULL: nothing waits */
 	uint64_t shown_version;
 	struct loop_timer *timer; /* owned */
-	struct stream *streams;
+	struct plugin_stream *streams;
 	struct plugin_counts counts;
 	void (*changed)(void *context);
 	void *context;
@@ -153,7 +153,7 @@ static void plugin_note_change(struct plugin *plugin)
 		loop_defer(plugin->loop, &plugin->changed_task, plugin_on_changed, plugin);
 }
 
-static void stream_remove(struct stream *stream)
+static void stream_remove(struct plugin_stream *stream)
 {
 	*stream->link = stream->next;
 	if (stream->next)
@@ -162,7 +162,7 @@ static void stream_remove(struct stream *stream)
 	plugin_note_change(stream->plugin);
 }
 
-static void stream_send(struct stream *stream, const V1beta1__ListAndWatchResponse *list)
+static void stream_send(struct plugin_stream *stream, const V1beta1__ListAndWatchResponse *list)
 {
 	struct plugin *plugin = stream->plugin;
 	struct err err = {0};
@@ -183,7 +183,7 @@ static void stream_send(struct stream *stream, const V1beta1__ListAndWatchRespon
 }
 
 /* To one stream, or to all (NULL) that do not have it. */
-static void plugin_send_list(struct plugin *plugin, struct stream *only)
+static void plugin_send_list(struct plugin *plugin, struct plugin_stream *only)
 {
 	_cleanup_arena_ struct arena arena;
 	arena_init(&arena, PLUGIN_LIST_MAX);
@@ -195,7 +195,8 @@ static void plugin_send_list(struct plugin *plugin, struct stream *only)
 		return;
 	}
 
-	for (struct stream *stream = only ? only : plugin->streams, *next; stream; stream = next) {
+	for (struct plugin_stream *stream = only ? only : plugin->streams, *next; stream;
+	     stream = next) {
 		next = only ? NULL : stream->next;
 		if (stream->version != plugin->version)
 			stream_send(stream, &list);
@@ -204,7 +205,7 @@ static void plugin_send_list(struct plugin *plugin, struct stream *only)
 
 static void stream_on_writable(void *context)
 {
-	struct stream *stream = context;
+	struct plugin_stream *stream = context;
 	struct plugin *plugin = stream->plugin;
 	/* What waits for its time goes to him with the others. */
 	if (stream->version != plugin->version && !plugin->shown)
@@ -221,16 +222,16 @@ static void plugin_on_watch(struct wire_call *call, const ProtobufCMessage *requ
 	struct plugin *plugin = context;
 
 	(void)request;
-	struct stream *stream = plugin->counts.streams < PLUGIN_STREAMS_MAX
-				    ? arena_alloc(wire_call_arena(call), sizeof(*stream))
-				    : NULL;
+	struct plugin_stream *stream = plugin->counts.streams < PLUGIN_STREAMS_MAX
+					   ? arena_alloc(wire_call_arena(call), sizeof(*stream))
+					   : NULL;
 	if (!stream) {
 		wire_call_finish(call, WIRE_RESOURCE_EXHAUSTED,
 				 "no more lists of devices can be watched at a time");
 		return;
 	}
 
-	*stream = (struct stream){
+	*stream = (struct plugin_stream){
 	    .plugin = plugin, .call = call, .next = plugin->streams, .link = &plugin->streams};
 	if (stream->next)
 		stream->next->link = &stream->next;
@@ -248,7 +249,7 @@ void plugin_flush(struct plugin *plugin)
 
 	loop_timer_stop(plugin->timer);
 	bool same = plugin->shown && resource_list_is_same(plugin->shown, plugin->resource);
-	for (struct stream *stream = plugin->streams; stream; stream = stream->next) {
+	for (struct plugin_stream *stream = plugin->streams; stream; stream = stream->next) {
 		/* There and back again meanwhile. */
 		if (same && stream->version == plugin->shown_version)
 			stream->version = plugin->version;
@@ -547,7 +548,7 @@ void plugin_hang_up(struct plugin *plugin, void (*done)(void *context), void *co
 	plugin->hung_up = done;
 	plugin->hung_up_context = context;
 	while (plugin->streams) {
-		struct stream *stream = plugin->streams;
+		struct plugin_stream *stream = plugin->streams;
 		stream_remove(stream);
 		wire_call_finish(stream->call, WIRE_OK, NULL);
 	}

@@ -13,7 +13,7 @@
 enum prefer_mark { PREFER_NOT, PREFER_AVAILABLE, PREFER_MUST, PREFER_CHOSEN };
 
 /* One container's question. */
-struct choice {
+struct prefer_choice {
 	const struct kubelet_resource *resource;
 	struct allocator *allocator;
 	struct arena *arena;
@@ -35,7 +35,7 @@ static size_t place_of(const struct kubelet_resource *resource, const struct kub
 }
 
 /* Marks what the request names; returns how many free devices are not known. */
-static size_t choice_read(struct choice *choice,
+static size_t choice_read(struct prefer_choice *choice,
 			  const V1beta1__ContainerPreferredAllocationRequest *request)
 {
 	const struct kubelet_resource *resource = choice->resource;
@@ -92,7 +92,7 @@ static enum allocator_policy policy_of(uint32_t policy)
 }
 
 /* Takes the first that are free, in their order. */
-static void choice_take_first(struct choice *choice, size_t size)
+static void choice_take_first(struct prefer_choice *choice, size_t size)
 {
 	size_t left = size - choice->must;
 	for (uint32_t i = 0; i < choice->resource->device_count && left > 0; i++) {
@@ -104,7 +104,7 @@ static void choice_take_first(struct choice *choice, size_t size)
 }
 
 /* Marks what is chosen; `size` is more than must and less than all. */
-static int choice_ask(struct choice *choice, size_t size)
+static int choice_ask(struct prefer_choice *choice, size_t size)
 {
 	const struct kubelet_resource *resource = choice->resource;
 	size_t room = choice->available + choice->must;
@@ -157,7 +157,7 @@ static int choice_ask(struct choice *choice, size_t size)
 }
 
 /* Decides; afterwards PREFER_MUST and PREFER_CHOSEN are the answer, of *out_count known ones. */
-static int choice_decide(struct choice *choice, int32_t wanted, size_t *out_count)
+static int choice_decide(struct prefer_choice *choice, int32_t wanted, size_t *out_count)
 {
 	size_t musts = choice->must + choice->unknown_count;
 	if (wanted <= 0 || musts > (size_t)wanted) {
@@ -186,7 +186,8 @@ static int prefer_container(const struct kubelet_resource *resource, struct allo
 			    struct arena *arena, V1beta1__ContainerPreferredAllocationResponse *out,
 			    size_t *dropped)
 {
-	struct choice choice = {.resource = resource, .allocator = allocator, .arena = arena};
+	struct prefer_choice choice = {
+	    .resource = resource, .allocator = allocator, .arena = arena};
 	choice.mark = arena_alloc(arena, resource->device_count + (size_t)1);
 	choice.unknown =
 	    arena_alloc(arena, (request->n_must_include_deviceids + 1) * sizeof(*choice.unknown));

@@ -52,7 +52,7 @@ struct group {
 	uint32_t cc_major, cc_minor; /* the lowest; 0: not known */
 };
 
-struct maker {
+struct labels_maker {
 	const struct inventory *inventory;
 	const struct config *config;
 	const struct policy *policy;
@@ -67,12 +67,12 @@ struct maker {
 
 /* --- putting -------------------------------------------------------------------------------- */
 
-static void put(struct maker *maker, const char *prefix, const char *suffix, const char *format,
-		...) __attribute__((format(printf, 4, 5)));
+static void put(struct labels_maker *maker, const char *prefix, const char *suffix,
+		const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* "PREFIX.SUFFIX" = text. */
-static void put(struct maker *maker, const char *prefix, const char *suffix, const char *format,
-		...)
+static void put(struct labels_maker *maker, const char *prefix, const char *suffix,
+		const char *format, ...)
 {
 	char key[TEXT_SIZE], value[TEXT_SIZE];
 	va_list arguments;
@@ -90,23 +90,24 @@ static bool gpu_is_mig(const struct gpu *gpu)
 	return gpu->mig_current == GPU_MIG_ENABLED;
 }
 
-static const struct gpu *device_gpu(const struct maker *maker, const struct device *device)
+static const struct gpu *device_gpu(const struct labels_maker *maker, const struct device *device)
 {
 	return &maker->inventory->gpus[device->gpu];
 }
 
-static const struct mig_device *device_mig(const struct maker *maker, const struct device *device)
+static const struct mig_device *device_mig(const struct labels_maker *maker,
+					   const struct device *device)
 {
 	return device->mig == POLICY_WHOLE_GPU ? NULL : &maker->inventory->migs[device->mig];
 }
 
-static void add_device(struct maker *maker, uint32_t gpu, uint32_t mig)
+static void add_device(struct labels_maker *maker, uint32_t gpu, uint32_t mig)
 {
 	maker->devices[maker->count++] = (struct device){.gpu = gpu, .mig = mig, .replicas = 1};
 }
 
 /* A GPU counts when it answers and it, or a MIG device of it, exists for sluice. */
-static void collect(struct maker *maker, const struct policy_surroundings *surroundings)
+static void collect(struct labels_maker *maker, const struct policy_surroundings *surroundings)
 {
 	const struct inventory *inventory = maker->inventory;
 
@@ -140,7 +141,7 @@ static bool is_entry_name(const struct config *config, const char *name)
 	return false;
 }
 
-static void apply_policy(struct maker *maker)
+static void apply_policy(struct labels_maker *maker)
 {
 	for (uint32_t r = 0; r < maker->policy->resource_count; r++) {
 		const struct policy_resource *resource = &maker->policy->resources[r];
@@ -165,13 +166,13 @@ static void apply_policy(struct maker *maker)
 /* --- groups --------------------------------------------------------------------------------- */
 
 /* Which devices are grouped: whole GPUs, MIG devices (of a profile), or those of a resource. */
-struct choice {
+struct labels_choice {
 	enum { CHOOSE_GPUS, CHOOSE_MIGS, CHOOSE_RESOURCE } kind;
 	const char *text; /* the profile, NULL: all; the resource */
 };
 
-static bool is_chosen(const struct maker *maker, const struct device *device,
-		      const struct choice *choice)
+static bool is_chosen(const struct labels_maker *maker, const struct device *device,
+		      const struct labels_choice *choice)
 {
 	const struct mig_device *mig = device_mig(maker, device);
 
@@ -187,7 +188,7 @@ static bool is_chosen(const struct maker *maker, const struct device *device,
 	return false;
 }
 
-static struct group *group_of(struct maker *maker, const struct device *device)
+static struct group *group_of(struct labels_maker *maker, const struct device *device)
 {
 	const struct gpu *gpu = device_gpu(maker, device);
 	const struct mig_device *mig = device_mig(maker, device);
@@ -208,7 +209,7 @@ static bool cc_is_lower(uint32_t major, uint32_t minor, const struct group *than
 	return major != than->cc_major ? major < than->cc_major : minor < than->cc_minor;
 }
 
-static void group_add(struct maker *maker, struct group *group, const struct device *device)
+static void group_add(struct labels_maker *maker, struct group *group, const struct device *device)
 {
 	const struct gpu *gpu = device_gpu(maker, device);
 	const struct mig_device *mig = device_mig(maker, device);
@@ -269,7 +270,7 @@ static int group_compare(const void *a, const void *b)
 
 /* Groups what is chosen; the first is the one to describe, NULL when nothing is chosen. Borrowed:
  * until the next call. */
-static const struct group *choose(struct maker *maker, const struct choice *choice,
+static const struct group *choose(struct labels_maker *maker, const struct labels_choice *choice,
 				  uint32_t *out_total)
 {
 	maker->group_count = 0;
@@ -300,7 +301,7 @@ static void profile_text(const char *profile, char out[GPU_PROFILE_MAX])
 		*at = '.';
 }
 
-static void put_product(struct maker *maker, const char *prefix, const char *model,
+static void put_product(struct labels_maker *maker, const char *prefix, const char *model,
 			const char *suffix)
 {
 	char value[LABEL_VALUE_SIZE], key[TEXT_SIZE];
@@ -313,7 +314,7 @@ static void put_product(struct maker *maker, const char *prefix, const char *mod
 }
 
 /* product, count, replicas and sharing-strategy. */
-static void put_shared(struct maker *maker, const char *prefix, const struct group *group,
+static void put_shared(struct labels_maker *maker, const char *prefix, const struct group *group,
 		       uint32_t count)
 {
 	char suffix[SUFFIX_SIZE] = "", profile[GPU_PROFILE_MAX] = "";
@@ -329,13 +330,14 @@ static void put_shared(struct maker *maker, const char *prefix, const struct gro
 	put(maker, prefix, "sharing-strategy", "%s", replicas > 1 ? "time-slicing" : "none");
 }
 
-static void put_memory(struct maker *maker, const char *prefix, uint64_t bytes)
+static void put_memory(struct labels_maker *maker, const char *prefix, uint64_t bytes)
 {
 	if (bytes >> MIB_SHIFT > 0)
 		put(maker, prefix, "memory", "%" PRIu64, bytes >> MIB_SHIFT);
 }
 
-static void put_architecture(struct maker *maker, const char *prefix, const struct group *group)
+static void put_architecture(struct labels_maker *maker, const char *prefix,
+			     const struct group *group)
 {
 	if (group->cc_major == 0)
 		return;
@@ -344,7 +346,8 @@ static void put_architecture(struct maker *maker, const char *prefix, const stru
 	put(maker, prefix, "compute.minor", "%" PRIu32, group->cc_minor);
 }
 
-static void put_attributes(struct maker *maker, const char *prefix, const struct mig_device *mig)
+static void put_attributes(struct labels_maker *maker, const char *prefix,
+			   const struct mig_device *mig)
 {
 	if (mig->sm_count == GPU_U32_UNKNOWN)
 		return; /* the driver tells all of them or none */
@@ -361,7 +364,7 @@ static void put_attributes(struct maker *maker, const char *prefix, const struct
 
 /* --- whole GPUs ----------------------------------------------------------------------------- */
 
-static void warn_models(struct maker *maker, const char *what)
+static void warn_models(struct labels_maker *maker, const char *what)
 {
 	char text[LABEL_WARNING_SIZE];
 	size_t length = 0;
@@ -393,7 +396,7 @@ static void slug(const char *name, char out[LABEL_VALUE_SIZE])
 			       (unsigned)((sum ^ sum >> 16) & 0xffff));
 }
 
-static void put_extended(struct maker *maker)
+static void put_extended(struct labels_maker *maker)
 {
 	char prefix[TEXT_SIZE], name[LABEL_VALUE_SIZE];
 
@@ -410,9 +413,9 @@ static void put_extended(struct maker *maker)
 	}
 }
 
-static void make_gpus(struct maker *maker)
+static void make_gpus(struct labels_maker *maker)
 {
-	const struct choice all = {.kind = CHOOSE_GPUS};
+	const struct labels_choice all = {.kind = CHOOSE_GPUS};
 	uint32_t total;
 	const struct group *group = choose(maker, &all, &total);
 	if (!group)
@@ -430,7 +433,7 @@ static void make_gpus(struct maker *maker)
 
 /* --- MIG ------------------------------------------------------------------------------------ */
 
-static bool gpu_has_instances(const struct maker *maker, uint32_t gpu)
+static bool gpu_has_instances(const struct labels_maker *maker, uint32_t gpu)
 {
 	for (uint32_t m = 0; m < maker->inventory->mig_count; m++) {
 		if (maker->inventory->migs[m].parent == gpu)
@@ -441,7 +444,7 @@ static bool gpu_has_instances(const struct maker *maker, uint32_t gpu)
 
 /* Why the strategy `single` cannot hold, in the peer's words and its order; NULL: it can. `*out` is
  * the first GPU in MIG mode, NULL when there is none. */
-static const char *single_problem(const struct maker *maker, const struct gpu **out)
+static const char *single_problem(const struct labels_maker *maker, const struct gpu **out)
 {
 	bool is_empty = false, has_plain = false, differ = false;
 	const char *profile = NULL;
@@ -472,10 +475,10 @@ static const char *single_problem(const struct maker *maker, const struct gpu **
 	return differ ? "more than one MIG device type present on node" : NULL;
 }
 
-static void make_single(struct maker *maker)
+static void make_single(struct labels_maker *maker)
 {
 	const struct gpu *first;
-	const struct choice all = {.kind = CHOOSE_MIGS};
+	const struct labels_choice all = {.kind = CHOOSE_MIGS};
 	uint32_t total;
 	const char *problem = single_problem(maker, &first);
 
@@ -505,7 +508,7 @@ static void make_single(struct maker *maker)
 	put_attributes(maker, NVIDIA GPU_NAME, group->mig);
 }
 
-static bool profile_came_before(const struct maker *maker, size_t place)
+static bool profile_came_before(const struct labels_maker *maker, size_t place)
 {
 	const char *profile = device_mig(maker, &maker->devices[place])->profile;
 	for (size_t i = maker->gpus; i < place; i++) {
@@ -515,11 +518,11 @@ static bool profile_came_before(const struct maker *maker, size_t place)
 	return false;
 }
 
-static void make_mixed(struct maker *maker)
+static void make_mixed(struct labels_maker *maker)
 {
 	for (size_t i = maker->gpus; i < maker->count; i++) {
 		const struct mig_device *mig = device_mig(maker, &maker->devices[i]);
-		const struct choice choice = {.kind = CHOOSE_MIGS, .text = mig->profile};
+		const struct labels_choice choice = {.kind = CHOOSE_MIGS, .text = mig->profile};
 		char prefix[TEXT_SIZE], profile[GPU_PROFILE_MAX];
 		uint32_t total;
 
@@ -543,7 +546,7 @@ static void make_mixed(struct maker *maker)
 	}
 }
 
-static void make_mig(struct maker *maker)
+static void make_mig(struct labels_maker *maker)
 {
 	bool capable = false;
 	for (size_t i = 0; i < maker->gpus; i++)
@@ -563,7 +566,7 @@ static void make_mig(struct maker *maker)
 /* --- resources with names of the user's own ------------------------------------------------- */
 
 /* "gpu", "mig-1g.5gb" and either with ".shared": names that are labelled anyway. */
-static bool is_standard(const struct maker *maker, const char *resource)
+static bool is_standard(const struct labels_maker *maker, const char *resource)
 {
 	char name[CONFIG_NAME_MAX], profile[GPU_PROFILE_MAX];
 	(void)snprintf(name, sizeof(name), "%s", resource + sizeof(NVIDIA) - 1);
@@ -585,11 +588,11 @@ static bool is_standard(const struct maker *maker, const char *resource)
 	return false;
 }
 
-static void make_resources(struct maker *maker)
+static void make_resources(struct labels_maker *maker)
 {
 	for (uint32_t r = 0; r < maker->policy->resource_count; r++) {
 		const char *name = maker->policy->resources[r].name;
-		const struct choice choice = {.kind = CHOOSE_RESOURCE, .text = name};
+		const struct labels_choice choice = {.kind = CHOOSE_RESOURCE, .text = name};
 		char what[TEXT_SIZE];
 		uint32_t total;
 
@@ -612,7 +615,7 @@ static void make_resources(struct maker *maker)
 
 /* --- the node ------------------------------------------------------------------------------- */
 
-static void put_versions(struct maker *maker)
+static void put_versions(struct labels_maker *maker)
 {
 	enum { PARTS = 3 };
 	static const char *const older[PARTS] = {"major", "minor", "rev"};
@@ -647,7 +650,7 @@ static void put_versions(struct maker *maker)
 	    cuda % 1000 / 10);
 }
 
-static void put_machine(struct maker *maker)
+static void put_machine(struct labels_maker *maker)
 {
 	char value[LABEL_VALUE_SIZE] = "unknown";
 	if (maker->facts->has_machine)
@@ -656,7 +659,7 @@ static void put_machine(struct maker *maker)
 }
 
 /* By the PCI class of all GPUs: 3D controllers compute, VGA controllers draw. */
-static void put_mode(struct maker *maker)
+static void put_mode(struct labels_maker *maker)
 {
 	enum { CLASS_VGA = 0x0300, CLASS_3D = 0x0302 };
 	uint32_t mode = 0;
@@ -679,7 +682,7 @@ static void put_mode(struct maker *maker)
 				: "unknown");
 }
 
-static void put_clique(struct maker *maker)
+static void put_clique(struct labels_maker *maker)
 {
 	const struct gpu *first = NULL;
 
@@ -712,7 +715,7 @@ static void put_clique(struct maker *maker)
 	put(maker, NVIDIA GPU_NAME, "clique", "%s.%" PRIu32, uuid, first->fabric_clique);
 }
 
-static void put_vgpu(struct maker *maker)
+static void put_vgpu(struct labels_maker *maker)
 {
 	const struct labels_facts *facts = maker->facts;
 	char value[LABEL_VALUE_SIZE];
@@ -737,7 +740,7 @@ static void put_vgpu(struct maker *maker)
 		put(maker, NVIDIA "vgpu", "host-driver-branch", "%s", value);
 }
 
-static void make(struct maker *maker)
+static void make(struct labels_maker *maker)
 {
 	if (maker->facts->start_s > 0)
 		put(maker, NVIDIA "gfd", "timestamp", "%" PRId64, maker->facts->start_s);
@@ -772,7 +775,7 @@ int labels_make(const struct inventory *inventory, const struct config *config,
 		return err_set(err, -ENOMEM, "making labels: out of memory");
 
 	label_set_init(&set);
-	struct maker maker = {
+	struct labels_maker maker = {
 	    .inventory = inventory,
 	    .config = config,
 	    .policy = policy,

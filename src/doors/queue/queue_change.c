@@ -530,7 +530,7 @@ static void change_submit(struct queue *queue, struct queue_change *change, uid_
 }
 
 /* NULL: no memory, and whoever waits was told. */
-static struct queue_change *change_new(enum change_kind kind, uint64_t id, bool member_alone,
+static struct queue_change *change_new(enum queue_change_kind kind, uint64_t id, bool member_alone,
 				       const char *by, queue_changed_fn *done, void *context)
 {
 	struct queue_change *change = calloc(1, sizeof(*change));

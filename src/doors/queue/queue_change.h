@@ -10,7 +10,7 @@
 #include "doors/queue/store/store_share.h"
 #include "job/rights.h"
 
-enum change_kind {
+enum queue_change_kind {
 	CHANGE_EDIT,   /* what queue_edit() was asked for */
 	CHANGE_DOOM,   /* cancels those that are doomed */
 	CHANGE_AGAIN,  /* queue_retry() */
@@ -20,7 +20,7 @@ enum change_kind {
 struct queue_change {
 	struct queue_op op; /* first */
 	struct queue_change *next;
-	enum change_kind kind;
+	enum queue_change_kind kind;
 	uid_t uid;	    /* who asked for it */
 	bool is_counted;    /* on that user's account */
 	uint64_t *sizes;    /* owned: of the specifications of jobs that begin anew */

@@ -27,7 +27,7 @@ struct converter {
 };
 
 /* A map that is being changed; `node` is what it becomes. */
-struct change {
+struct convert_change {
 	struct yaml_node *node;
 	struct yaml_entry *entries;
 };
@@ -68,7 +68,7 @@ static int convert_tell(const struct converter *converter, const struct yaml_nod
 /* --- nodes ------------------------------------------------------------------------------------ */
 
 static int convert_open(const struct converter *converter, const struct yaml_node *node,
-			struct change *out)
+			struct convert_change *out)
 {
 	if (node->kind != YAML_MAP)
 		return convert_fail(converter, node, "a map is wanted here");
@@ -102,8 +102,8 @@ static struct yaml_node *convert_text(const struct converter *converter, const c
 	return node;
 }
 
-static int convert_put(const struct converter *converter, struct change *map, const char *key,
-		       const struct yaml_node *value)
+static int convert_put(const struct converter *converter, struct convert_change *map,
+		       const char *key, const struct yaml_node *value)
 {
 	size_t i = 0;
 
@@ -125,7 +125,7 @@ static int convert_put(const struct converter *converter, struct change *map, co
 }
 
 /* The value that was there; NULL. */
-static const struct yaml_node *convert_take(struct change *map, const char *key)
+static const struct yaml_node *convert_take(struct convert_change *map, const char *key)
 {
 	for (size_t i = 0; i < map->node->entry_count; i++) {
 		const struct yaml_node *value = map->entries[i].value;
@@ -143,8 +143,8 @@ static const struct yaml_node *convert_take(struct change *map, const char *key)
 }
 
 /* Opens the map below `key`, an empty one where there is none. */
-static int convert_enter(const struct converter *converter, struct change *map, const char *key,
-			 struct change *out)
+static int convert_enter(const struct converter *converter, struct convert_change *map,
+			 const char *key, struct convert_change *out)
 {
 	const struct yaml_node *below = yaml_get(map->node, key);
 	struct yaml_node empty = {
@@ -156,7 +156,7 @@ static int convert_enter(const struct converter *converter, struct change *map, 
 
 /* --- the spec --------------------------------------------------------------------------------- */
 
-static int convert_run_policy(const struct converter *converter, struct change *spec)
+static int convert_run_policy(const struct converter *converter, struct convert_change *spec)
 {
 	static const struct {
 		const char *key;
@@ -170,7 +170,7 @@ static int convert_run_policy(const struct converter *converter, struct change *
 	for (size_t i = 0; rc == 0 && i < array_length(moved); i++) {
 		const char *key = moved[i].key;
 		const struct yaml_node *value = convert_take(spec, key);
-		struct change policy;
+		struct convert_change policy;
 
 		if (!value)
 			continue;
@@ -210,7 +210,7 @@ static bool convert_is_like(const char *text, const char *word)
 	return *word == '\0';
 }
 
-static int convert_distribution(const struct converter *converter, struct change *spec)
+static int convert_distribution(const struct converter *converter, struct convert_change *spec)
 {
 	static const struct {
 		const char *old, *now;
@@ -241,7 +241,7 @@ static int convert_distribution(const struct converter *converter, struct change
 
 /* The list of containers with the one called `main` in front. */
 static int convert_main_container(const struct converter *converter, const char *role,
-				  const struct yaml_node *wanted, struct change *pod)
+				  const struct yaml_node *wanted, struct convert_change *pod)
 {
 	const struct yaml_node *list = yaml_get(pod->node, "containers");
 	size_t at = 0, count = list && list->kind == YAML_LIST ? list->entry_count : 0;
@@ -278,7 +278,7 @@ static int convert_main_container(const struct converter *converter, const char 
 }
 
 /* A worker that only had to be there, for kubectl exec. */
-static int convert_sleep(const struct converter *converter, struct change *pod)
+static int convert_sleep(const struct converter *converter, struct convert_change *pod)
 {
 	const struct yaml_node *list = yaml_get(pod->node, "containers");
 	const struct yaml_node *first = list && list->kind == YAML_LIST && list->entry_count > 0
@@ -292,7 +292,7 @@ static int convert_sleep(const struct converter *converter, struct change *pod)
 	if (!word || strcmp(slash ? slash + 1 : word->text, "sleep") != 0)
 		return 0;
 
-	struct change container;
+	struct convert_change container;
 	struct yaml_node *changed = jobfile_arena_take(converter->arena, sizeof(*changed));
 	struct yaml_entry *entries =
 	    jobfile_arena_take(converter->arena, list->entry_count * sizeof(*entries));
@@ -315,7 +315,7 @@ static int convert_sleep(const struct converter *converter, struct change *pod)
 }
 
 static int convert_restart(const struct converter *converter, const char *role, bool is_launcher,
-			   struct change *replica)
+			   struct convert_change *replica)
 {
 	const struct yaml_node *value = yaml_get(replica->node, "restartPolicy");
 	const char *now = NULL;
@@ -335,11 +335,11 @@ static int convert_restart(const struct converter *converter, const char *role, 
 				     role, value->text, now);
 }
 
-static int convert_replica(const struct converter *converter, struct change *replicas,
+static int convert_replica(const struct converter *converter, struct convert_change *replicas,
 			   const char *role, const struct yaml_node *main_container)
 {
 	bool is_launcher = strcmp(role, "Launcher") == 0;
-	struct change replica, template, pod;
+	struct convert_change replica, template, pod;
 	const struct yaml_node *there = yaml_get(replicas->node, role);
 	const struct yaml_node *spec = yaml_get(yaml_get(there, "template"), "spec");
 
@@ -361,11 +361,11 @@ static int convert_replica(const struct converter *converter, struct change *rep
 	return rc < 0 || is_launcher ? rc : convert_sleep(converter, &pod);
 }
 
-static int convert_replicas(const struct converter *converter, struct change *spec)
+static int convert_replicas(const struct converter *converter, struct convert_change *spec)
 {
 	const struct yaml_node *main_container = convert_take(spec, "mainContainer");
 	const struct yaml_node *there = yaml_get(spec->node, "mpiReplicaSpecs");
-	struct change replicas;
+	struct convert_change replicas;
 
 	if (main_container && main_container->kind != YAML_SCALAR)
 		return convert_fail(converter, main_container, "spec.mainContainer is no text");
@@ -385,7 +385,7 @@ static int convert_replicas(const struct converter *converter, struct change *sp
 	return rc < 0 ? rc : convert_replica(converter, &replicas, "Worker", main_container);
 }
 
-static int convert_unknown(const struct converter *converter, const struct change *spec)
+static int convert_unknown(const struct converter *converter, const struct convert_change *spec)
 {
 	static const char *const known[] = {"slotsPerWorker", "mpiReplicaSpecs", "runPolicy",
 					    "mpiImplementation"};
@@ -405,10 +405,10 @@ static int convert_unknown(const struct converter *converter, const struct chang
 	return rc;
 }
 
-static int convert_spec(const struct converter *converter, struct change *document)
+static int convert_spec(const struct converter *converter, struct convert_change *document)
 {
 	const struct yaml_node *there = yaml_get(document->node, "spec");
-	struct change spec;
+	struct convert_change spec;
 
 	if (!there || there->kind != YAML_MAP)
 		return convert_fail(converter, there ? there : document->node,
@@ -427,10 +427,10 @@ static int convert_spec(const struct converter *converter, struct change *docume
 
 /* --- the document ----------------------------------------------------------------------------- */
 
-static int convert_transport(const struct converter *converter, struct change *document)
+static int convert_transport(const struct converter *converter, struct convert_change *document)
 {
 	static const char transport[] = SLUICE_DOMAIN "/transport";
-	struct change metadata, annotations;
+	struct convert_change metadata, annotations;
 	int rc = convert_enter(converter, document, "metadata", &metadata);
 	if (rc == 0)
 		rc = convert_enter(converter, &metadata, "annotations", &annotations);
@@ -465,7 +465,7 @@ int convert_document(const struct yaml_node *document, const char *name,
 	const struct converter converter = {
 	    .name = name, .arena = arena, .told = told, .context = context, .err = err};
 	const struct yaml_node *version = yaml_get(document, "apiVersion");
-	struct change changed;
+	struct convert_change changed;
 
 	if (strcmp(version->text + strlen(convert_group), "v1alpha1") == 0)
 		return convert_fail(

@@ -14,7 +14,7 @@ enum { QUANTITY_EXPONENT_MAX = 30 };
 /* Wide enough for 18 digits times 1024^6, before what is behind the point is cut off. */
 __extension__ typedef unsigned __int128 quantity_wide;
 
-struct decimal {
+struct quantity_decimal {
 	uint64_t digits; /* times 10^exponent, times 1024^kibi */
 	int exponent, kibi;
 };
@@ -29,7 +29,7 @@ static const struct {
 };
 
 /* The digits with at most one point in them; `text` moves behind them. */
-static int quantity_digits(const char **text, struct decimal *out)
+static int quantity_digits(const char **text, struct quantity_decimal *out)
 {
 	const char *at = *text;
 	bool has_digit = false, has_point = false;
@@ -59,7 +59,7 @@ static int quantity_digits(const char **text, struct decimal *out)
 }
 
 /* What follows the digits: a suffix, or an exponent ("e3", "E-2"). */
-static int quantity_suffix(const char *text, struct decimal *out)
+static int quantity_suffix(const char *text, struct quantity_decimal *out)
 {
 	for (size_t i = 0; i < array_length(quantity_suffixes); i++) {
 		if (strcmp(text, quantity_suffixes[i].suffix) != 0)
@@ -90,7 +90,7 @@ static bool quantity_multiply(quantity_wide *value, unsigned factor)
 
 int quantity_parse(const char *text, uint32_t scale, uint64_t *out)
 {
-	struct decimal decimal = {0};
+	struct quantity_decimal decimal = {0};
 	bool is_negative = *text == '-';
 
 	if (*text == '-' || *text == '+')

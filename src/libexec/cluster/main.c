@@ -34,13 +34,13 @@ enum {
 #define MAIN_TIMEOUT_NS UINT64_C(20000000000) /* for one answer */
 #define MAIN_NAMESPACE	"sluice"
 
-struct cluster {
+struct cluster_reader {
 	const char *namespace_;
 	struct access_options access;
 	struct client *client; /* owned, as are the next two */
 	json_t *facts;
 	struct buf body;
-	struct answer answer;
+	struct kube_answer answer;
 	bool is_done;
 };
 
@@ -48,19 +48,19 @@ struct cluster {
 
 static int main_on_data(const char *data, size_t length, void *context)
 {
-	struct cluster *cluster = context;
+	struct cluster_reader *cluster = context;
 	return buf_add(&cluster->body, data, length);
 }
 
-static void main_on_end(const struct answer *answer, void *context)
+static void main_on_end(const struct kube_answer *answer, void *context)
 {
-	struct cluster *cluster = context;
+	struct cluster_reader *cluster = context;
 	cluster->answer = *answer;
 	cluster->is_done = true;
 }
 
 /* The clock of the server against ours, once. */
-static void main_note_clock(struct cluster *cluster)
+static void main_note_clock(struct cluster_reader *cluster)
 {
 	int64_t ours_s = clock_unix_ns() / (int64_t)CLOCK_NS_PER_S;
 	if (cluster->answer.date_s > 0 && !json_object_get(cluster->facts, "skew_s"))
@@ -69,7 +69,7 @@ static void main_note_clock(struct cluster *cluster)
 }
 
 /* Asks, and waits. `body` is given, NULL: a GET. 0: an answer of 200 or 201 is in cluster->body. */
-static int main_ask(struct cluster *cluster, const char *path, char *body, struct err *err)
+static int main_ask(struct cluster_reader *cluster, const char *path, char *body, struct err *err)
 {
 	const struct client_request request = {
 	    .method = body ? "POST" : "GET",
@@ -101,7 +101,7 @@ static int main_ask(struct cluster *cluster, const char *path, char *body, struc
 }
 
 /* "what": as in "to list nodes". Adds the problem; the others are asked all the same. */
-static void main_note_problem(struct cluster *cluster, const char *what, const char *rule,
+static void main_note_problem(struct cluster_reader *cluster, const char *what, const char *rule,
 			      const char *why)
 {
 	json_t *problems = json_object_get(cluster->facts, "problems");
@@ -111,7 +111,7 @@ static void main_note_problem(struct cluster *cluster, const char *what, const c
 }
 
 /* True: cluster->body is to be read. */
-static bool main_get(struct cluster *cluster, const char *path, char *body, const char *what,
+static bool main_get(struct cluster_reader *cluster, const char *path, char *body, const char *what,
 		     const char *rule)
 {
 	struct err err = {0};
@@ -129,7 +129,7 @@ static bool main_get(struct cluster *cluster, const char *path, char *body, cons
 	return false;
 }
 
-static void main_note_digest(struct cluster *cluster, const char *what, int rc,
+static void main_note_digest(struct cluster_reader *cluster, const char *what, int rc,
 			     const struct err *err)
 {
 	if (rc < 0)
@@ -137,7 +137,8 @@ static void main_note_digest(struct cluster *cluster, const char *what, int rc,
 }
 
 /* A list in parts. `digest` as digest_nodes(). */
-static void main_list(struct cluster *cluster, const char *path, const char *what, const char *rule,
+static void main_list(struct cluster_reader *cluster, const char *path, const char *what,
+		      const char *rule,
 		      int (*digest)(const char *text, size_t length, json_t *facts,
 				    char out_continue[DIGEST_CONTINUE_MAX], struct err *err))
 {
@@ -177,7 +178,7 @@ static bool main_is_name(const char *name)
 }
 
 /* Our own DaemonSet among the facts. NULL: there is none. Borrowed. */
-static json_t *main_own(const struct cluster *cluster)
+static json_t *main_own(const struct cluster_reader *cluster)
 {
 	json_t *set;
 	size_t i;
@@ -198,7 +199,7 @@ static const char *main_text(const json_t *json, const char *key)
 	return text ? text : "";
 }
 
-static void main_ask_namespace(struct cluster *cluster, const char *name)
+static void main_ask_namespace(struct cluster_reader *cluster, const char *name)
 {
 	char path[MAIN_PATH_MAX];
 	struct err err = {0};
@@ -211,7 +212,7 @@ static void main_ask_namespace(struct cluster *cluster, const char *name)
 				 &err);
 }
 
-static void main_ask_events(struct cluster *cluster, json_t *set)
+static void main_ask_events(struct cluster_reader *cluster, json_t *set)
 {
 	char path[MAIN_PATH_MAX];
 	struct err err = {0};
@@ -231,7 +232,8 @@ static void main_ask_events(struct cluster *cluster, json_t *set)
 }
 
 /* May the agent's account use the privileged security context constraint? */
-static void main_ask_scc(struct cluster *cluster, const char *namespace_, const char *account)
+static void main_ask_scc(struct cluster_reader *cluster, const char *namespace_,
+			 const char *account)
 {
 	static const char what[] = "to review rights";
 	struct err err = {0};
@@ -256,7 +258,7 @@ static void main_ask_scc(struct cluster *cluster, const char *namespace_, const 
 				 &err);
 }
 
-static void main_ask_policies(struct cluster *cluster, const char *path, const char *kind)
+static void main_ask_policies(struct cluster_reader *cluster, const char *path, const char *kind)
 {
 	static const char what[] = "to list policies of NVIDIA's operators";
 	struct err err = {0};
@@ -275,7 +277,7 @@ static void main_ask_policies(struct cluster *cluster, const char *path, const c
 		    answer_describe(&cluster->answer, what, "list of clusterpolicies", why));
 }
 
-static void main_ask_tags(struct cluster *cluster)
+static void main_ask_tags(struct cluster_reader *cluster)
 {
 	static const char what[] = "to read the image stream driver-toolkit";
 	struct err err = {0};
@@ -290,7 +292,7 @@ static void main_ask_tags(struct cluster *cluster)
 }
 
 /* -errno: nothing can be asked at all. */
-static int main_run(struct cluster *cluster, struct err *err)
+static int main_run(struct cluster_reader *cluster, struct err *err)
 {
 	struct digest_groups groups;
 	int rc = main_ask(cluster, "/apis", NULL, err);
@@ -345,7 +347,7 @@ static int main_usage(void)
 	return MAIN_EXIT_USAGE;
 }
 
-static int main_parse(int argc, char **argv, struct cluster *cluster)
+static int main_parse(int argc, char **argv, struct cluster_reader *cluster)
 {
 	enum { KUBECONFIG = 1, NAMESPACE, DIRECTORY };
 	static const struct option table[] = {
@@ -372,7 +374,7 @@ static int main_parse(int argc, char **argv, struct cluster *cluster)
 	return optind < argc || !main_is_name(cluster->namespace_) ? main_usage() : 0;
 }
 
-static int main_print(const struct cluster *cluster, struct err *err)
+static int main_print(const struct cluster_reader *cluster, struct err *err)
 {
 	if (json_dumpf(cluster->facts, stdout, JSON_COMPACT | JSON_SORT_KEYS) < 0 ||
 	    putchar('\n') == EOF || fflush(stdout) != 0)
@@ -382,7 +384,7 @@ static int main_print(const struct cluster *cluster, struct err *err)
 
 int main(int argc, char **argv)
 {
-	struct cluster cluster = {.client = NULL};
+	struct cluster_reader cluster = {.client = NULL};
 	struct err err = {0};
 	int code = main_parse(argc, argv, &cluster);
 	if (code != 0)

@@ -36,8 +36,9 @@ enum {
 	CONTAINER_TEXT_MAX = 4096,
 };
 
-static int container_argv_docker(const struct launch *launch, const struct settings *settings,
-				 const struct scan *scan, char ***out, struct err *err)
+static int container_argv_docker(const struct launch *launch,
+				 const struct container_settings *settings, const struct scan *scan,
+				 char ***out, struct err *err)
 {
 	struct docker_info info;
 	int rc = settings_ask_docker(&info, err);
@@ -58,7 +59,7 @@ static int container_argv_docker(const struct launch *launch, const struct setti
 
 static int container_argv(const struct launch *launch, char ***out, struct err *err)
 {
-	struct settings settings;
+	struct container_settings settings;
 	uint32_t runtime = SPEC_RUNTIME_ANY;
 	_cleanup_scan_ struct scan scan = {.count = 0};
 	int rc = settings_choose(launch, &runtime, err);
@@ -125,7 +126,7 @@ static int container_find(const struct launch *launch, struct err *err)
 
 static int container_remove(const struct launch *launch, struct err *err)
 {
-	struct settings settings;
+	struct container_settings settings;
 	char **argv = NULL;
 	uint32_t runtime = SPEC_RUNTIME_ANY;
 

@@ -125,7 +125,7 @@ bool settings_parent(const char *text, const char *group, char out[CGROUP_PATH_M
 }
 
 static void settings_read_cgroups(const struct launch *launch, const struct settings_places *places,
-				  struct settings *out)
+				  struct container_settings *out)
 {
 	char unified[FILE_PATH_MAX], group[LAUNCH_CGROUP_MAX];
 	/* crun 1.8: "cgroups in hybrid mode not supported"; and where cgroup v2 is alone it raises
@@ -154,9 +154,9 @@ static void settings_read_cgroups(const struct launch *launch, const struct sett
 }
 
 void settings_read(const struct launch *launch, const struct settings_places *places,
-		   struct settings *out)
+		   struct container_settings *out)
 {
-	*out = (struct settings){.parent = ""};
+	*out = (struct container_settings){.parent = ""};
 	if (!places)
 		places = &settings_real;
 	settings_read_limits(places, &out->podman);
@@ -249,8 +249,9 @@ static bool settings_is_roots_docker(const char *host)
 	       strcmp(host, "unix:///run/docker.sock") == 0;
 }
 
-const char *settings_elsewhere(const struct docker_info *info, const struct settings *settings,
-			       uid_t uid, const char *host)
+const char *settings_elsewhere(const struct docker_info *info,
+			       const struct container_settings *settings, uid_t uid,
+			       const char *host)
 {
 	if (uid != 0 && (info->has_context || !settings_is_roots_docker(host)))
 		return "docker is asked at a place of its user's (DOCKER_HOST, docker context), "

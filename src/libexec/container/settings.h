@@ -17,7 +17,7 @@ struct err;
 struct launch;
 struct scan;
 
-enum settings_limits {
+enum container_settings_limits {
 	SETTINGS_TEXT_MAX = 16 << 10, /* bytes of /proc/self/cgroup; of what a program prints */
 	SETTINGS_VERSION_MAX = 128,
 };
@@ -29,14 +29,14 @@ struct settings_places {
 	const char *pid_max; /* "/proc/sys/kernel/pid_max" */
 };
 
-struct settings {
+struct container_settings {
 	struct podman_settings podman; /* points into this */
 	char parent[CGROUP_PATH_MAX];  /* the job's group, whoever may use it; "": none */
 };
 
 /* `places`: NULL for the real ones. */
 void settings_read(const struct launch *launch, const struct settings_places *places,
-		   struct settings *out);
+		   struct container_settings *out);
 
 /* The group of the job from the text of /proc/self/cgroup of a process in it (or in "launcher" of
  * it). False: it is in another one, or in none of cgroup v2. Pure. */
@@ -52,8 +52,9 @@ int settings_ask_docker(struct docker_info *out, struct err *err);
 /* Why a container that this docker makes is not in the job's cgroup, or why that is not known:
  * another daemon than root's may say of itself what it likes (`host`: $DOCKER_HOST, or NULL). What
  * root's own job asks is the administrator's. NULL: it is. */
-const char *settings_elsewhere(const struct docker_info *info, const struct settings *settings,
-			       uid_t uid, const char *host);
+const char *settings_elsewhere(const struct docker_info *info,
+			       const struct container_settings *settings, uid_t uid,
+			       const char *host);
 /* That each device of the job has a CDI specification which the runtime finds. -ENODEV. `scan`: all
  * that were read, the caller's in any case: scan_done(). */
 int settings_check_devices(const struct launch *launch, struct scan *scan, struct err *err);

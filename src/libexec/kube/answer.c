@@ -4,13 +4,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-bool answer_is_good(const struct answer *answer)
+bool answer_is_good(const struct kube_answer *answer)
 {
 	return answer->code == 0 &&
 	       (answer->status == ANSWER_OK || answer->status == ANSWER_CREATED);
 }
 
-const char *answer_describe(const struct answer *answer, const char *what, const char *rule,
+const char *answer_describe(const struct kube_answer *answer, const char *what, const char *rule,
 			    char out[ANSWER_PROBLEM_MAX])
 {
 	const char *colon = *answer->text ? ": " : "";

@@ -28,7 +28,7 @@ enum answer_status {
 	ANSWER_UNAVAILABLE = 503,
 };
 
-struct answer {
+struct kube_answer {
 	int code;		 /* 0: it was answered to the end; -errno: it was not */
 	uint32_t status;	 /* of HTTP; 0: none came */
 	uint64_t retry_after_ns; /* the server's wish; 0: it has none */
@@ -40,11 +40,11 @@ struct answer {
 };
 
 /* It was answered with 200 or 201. */
-bool answer_is_good(const struct answer *answer);
+bool answer_is_good(const struct kube_answer *answer);
 
 /* "the API server ...: what to do". `what` is what was asked for ("to read our node"), `rule` what
  * RBAC has to allow ("get, list and watch of nodes"). Returns `out`. */
-const char *answer_describe(const struct answer *answer, const char *what, const char *rule,
+const char *answer_describe(const struct kube_answer *answer, const char *what, const char *rule,
 			    char out[ANSWER_PROBLEM_MAX]);
 
 #endif

@@ -352,7 +352,7 @@ static bool client_has_token(const struct client_call *call, const char *text)
 	return strstr(text, mark) != NULL;
 }
 
-static void client_read_refusal(const struct client_call *call, struct answer *answer)
+static void client_read_refusal(const struct client_call *call, struct kube_answer *answer)
 {
 	struct object_status status;
 	struct err err = {0};
@@ -380,7 +380,7 @@ static bool client_token_is_another(const struct client_call *call)
 	return is_another;
 }
 
-static void client_read_answer(struct client_call *call, CURLcode code, struct answer *answer)
+static void client_read_answer(struct client_call *call, CURLcode code, struct kube_answer *answer)
 {
 	answer->status = client_status(call);
 	answer->date_s = call->date_s;
@@ -408,9 +408,9 @@ static void client_read_answer(struct client_call *call, CURLcode code, struct a
 	client_read_refusal(call, answer);
 }
 
-static void client_finish(struct client_call *call, const struct answer *answer)
+static void client_finish(struct client_call *call, const struct kube_answer *answer)
 {
-	void (*end)(const struct answer *answer, void *context) = call->request.end;
+	void (*end)(const struct kube_answer *answer, void *context) = call->request.end;
 	void *context = call->request.context;
 	client_clear(call);
 	end(answer, context);
@@ -425,7 +425,7 @@ static bool client_finish_all(struct client *client)
 
 	for (size_t i = 0; i < CLIENT_CALLS_MAX; i++) {
 		struct client_call *call = &client->calls[i];
-		struct answer answer = {.code = call->err.code, .is_ours = true};
+		struct kube_answer answer = {.code = call->err.code, .is_ours = true};
 
 		if (!call->client || call->is_added)
 			continue;
@@ -438,7 +438,7 @@ static bool client_finish_all(struct client *client)
 
 	while ((message = curl_multi_info_read(client->multi, &left))) {
 		struct client_call *call = NULL;
-		struct answer answer = {.code = 0};
+		struct kube_answer answer = {.code = 0};
 
 		if (message->msg != CURLMSG_DONE ||
 		    curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &call) != CURLE_OK ||

@@ -12,12 +12,12 @@
 
 #include "libexec/kube/access.h"
 
-struct answer;
+struct kube_answer;
 struct client;
 struct client_call;
 struct err;
 
-enum client_limits {
+enum kube_client_limits {
 	CLIENT_CALLS_MAX = 3,	   /* at once: the watch, an Event, labels */
 	CLIENT_BODY_MAX = 8 << 10, /* that is kept of an answer which is no success */
 	CLIENT_CONNECT_MS = 10000,
@@ -33,7 +33,7 @@ struct client_request {
 	/* Bytes of an answer of 200 or 201. Negative: it is ended, with -ECANCELED. May be NULL. */
 	int (*data)(const char *data, size_t length, void *context);
 	/* Once, always, from client_run(); also when it could not be begun. */
-	void (*end)(const struct answer *answer, void *context);
+	void (*end)(const struct kube_answer *answer, void *context);
 	void *context;
 };
 

@@ -255,7 +255,7 @@ bool events_begin(struct events *events, uint64_t now_ns, struct events_request 
 	return true;
 }
 
-static void events_later(struct events *events, const struct answer *answer, uint64_t now_ns)
+static void events_later(struct events *events, const struct kube_answer *answer, uint64_t now_ns)
 {
 	uint64_t wait_ns = backoff_fail(&events->backoff);
 	uint64_t wish_ns = answer->retry_after_ns < EVENTS_RETRY_MAX_NS ? answer->retry_after_ns
@@ -266,7 +266,7 @@ static void events_later(struct events *events, const struct answer *answer, uin
 	events->due_ns = clock_after_ns(now_ns, wish_ns > wait_ns ? wish_ns : wait_ns);
 }
 
-void events_end(struct events *events, const struct answer *answer, uint64_t now_ns)
+void events_end(struct events *events, const struct kube_answer *answer, uint64_t now_ns)
 {
 	struct events_entry *entry = events->sent;
 	char problem[ANSWER_PROBLEM_MAX];

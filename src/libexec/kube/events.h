@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct answer;
+struct kube_answer;
 struct err;
 struct events;
 
@@ -50,6 +50,6 @@ void events_add(struct events *events, bool warning, const char *reason, const c
 uint64_t events_due_ns(const struct events *events); /* UINT64_MAX: nothing is to be sent */
 /* True: make this request; events_end() will follow. */
 bool events_begin(struct events *events, uint64_t now_ns, struct events_request *out);
-void events_end(struct events *events, const struct answer *answer, uint64_t now_ns);
+void events_end(struct events *events, const struct kube_answer *answer, uint64_t now_ns);
 
 #endif

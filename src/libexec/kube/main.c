@@ -60,12 +60,12 @@ struct main_options {
 	bool withdraws;
 };
 
-struct kube {
+struct kube_process {
 	struct main_options options;
 	struct access_options access;
 	struct link link;
 	struct client *client; /* owned, all of these */
-	struct watch *watch;
+	struct kube_watch *watch;
 	struct events *events;
 	struct publish *publish;
 	char namespace_[WATCH_NAME_MAX]; /* the pod's own */
@@ -83,7 +83,7 @@ static uint64_t main_now_ns(void)
 
 /* --- between the parts ------------------------------------------------------------------------ */
 
-static void main_tell_problem(struct kube *kube)
+static void main_tell_problem(struct kube_process *kube)
 {
 	link_problem(&kube->link,
 		     *kube->watch_problem ? kube->watch_problem : kube->events_problem);
@@ -91,61 +91,61 @@ static void main_tell_problem(struct kube *kube)
 
 static void main_on_watch_problem(const char *text, void *context)
 {
-	struct kube *kube = context;
+	struct kube_process *kube = context;
 	(void)snprintf(kube->watch_problem, sizeof(kube->watch_problem), "%s", text);
 	main_tell_problem(kube);
 }
 
 static void main_on_events_problem(const char *text, void *context)
 {
-	struct kube *kube = context;
+	struct kube_process *kube = context;
 	(void)snprintf(kube->events_problem, sizeof(kube->events_problem), "%s", text);
 	main_tell_problem(kube);
 }
 
 static void main_on_label(bool is_set, const char *value, void *context)
 {
-	struct kube *kube = context;
+	struct kube_process *kube = context;
 	link_label(&kube->link, is_set, value);
 }
 
 static void main_on_labels(const char *const *values, void *context)
 {
-	struct kube *kube = context;
+	struct kube_process *kube = context;
 	link_labels(&kube->link, values);
 }
 
 static void main_on_event(bool warning, const char *reason, const char *message, void *context)
 {
-	struct kube *kube = context;
+	struct kube_process *kube = context;
 	events_add(kube->events, warning, reason, message, main_now_ns(), clock_unix_ns());
 }
 
 static int main_on_watch_data(const char *data, size_t length, void *context)
 {
-	struct kube *kube = context;
+	struct kube_process *kube = context;
 	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
 	return watch_data(kube->watch, data, length, main_now_ns());
 }
 
-static void main_on_watch_end(const struct answer *answer, void *context)
+static void main_on_watch_end(const struct kube_answer *answer, void *context)
 {
-	struct kube *kube = context;
+	struct kube_process *kube = context;
 	kube->watching = NULL;
 	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
 	watch_end(kube->watch, answer, main_now_ns());
 }
 
-static void main_on_events_end(const struct answer *answer, void *context)
+static void main_on_events_end(const struct kube_answer *answer, void *context)
 {
-	struct kube *kube = context;
+	struct kube_process *kube = context;
 	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
 	events_end(kube->events, answer, main_now_ns());
 }
 
 static void main_on_publish(const Sluice__Kube__V1__Publish *wish, void *context)
 {
-	struct kube *kube = context;
+	struct kube_process *kube = context;
 	struct err err = {0};
 	/* The agent tells its end by the socket, and may be impatient. */
 	(void)signal(SIGTERM, wish->until_end ? SIG_IGN : SIG_DFL);
@@ -155,7 +155,7 @@ static void main_on_publish(const Sluice__Kube__V1__Publish *wish, void *context
 
 static void main_on_published(const struct publish_state *state, void *context)
 {
-	struct kube *kube = context;
+	struct kube_process *kube = context;
 	if (kube->options.withdraws)
 		(void)snprintf(kube->publish_problem, sizeof(kube->publish_problem), "%s",
 			       state->problem);
@@ -165,20 +165,20 @@ static void main_on_published(const struct publish_state *state, void *context)
 
 static int main_on_publish_data(const char *data, size_t length, void *context)
 {
-	struct kube *kube = context;
+	struct kube_process *kube = context;
 	return publish_data(kube->publish, data, length);
 }
 
-static void main_on_publish_end(const struct answer *answer, void *context)
+static void main_on_publish_end(const struct kube_answer *answer, void *context)
 {
-	struct kube *kube = context;
+	struct kube_process *kube = context;
 	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
 	publish_end(kube->publish, answer, main_now_ns());
 }
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-static void main_ask_publish(struct kube *kube)
+static void main_ask_publish(struct kube_process *kube)
 {
 	struct publish_request publish;
 	if (!publish_begin(kube->publish, main_now_ns(), &publish))
@@ -198,7 +198,7 @@ static void main_ask_publish(struct kube *kube)
 	(void)client_start(kube->client, &request);
 }
 
-static void main_ask(struct kube *kube)
+static void main_ask(struct kube_process *kube)
 {
 	struct watch_request watch;
 	struct events_request event;
@@ -237,7 +237,7 @@ static void main_ask(struct kube *kube)
 	}
 }
 
-static uint64_t main_wait_ns(const struct kube *kube)
+static uint64_t main_wait_ns(const struct kube_process *kube)
 {
 	uint64_t due_ns = watch_due_ns(kube->watch), now_ns = main_now_ns();
 	uint64_t events_ns = events_due_ns(kube->events);
@@ -252,7 +252,7 @@ static uint64_t main_wait_ns(const struct kube *kube)
 	return due_ns > now_ns ? due_ns - now_ns : 0;
 }
 
-static int main_run(struct kube *kube, struct err *err)
+static int main_run(struct kube_process *kube, struct err *err)
 {
 	int rc = 1;
 
@@ -274,7 +274,7 @@ static int main_run(struct kube *kube, struct err *err)
 }
 
 /* Until what is to be withdrawn is gone; whether it is. */
-static bool main_wait_withdrawn(struct kube *kube, uint64_t wait_ns)
+static bool main_wait_withdrawn(struct kube_process *kube, uint64_t wait_ns)
 {
 	uint64_t end_ns = clock_after_ns(main_now_ns(), wait_ns);
 	while (!publish_is_finished(kube->publish) && main_now_ns() < end_ns) {
@@ -288,14 +288,14 @@ static bool main_wait_withdrawn(struct kube *kube, uint64_t wait_ns)
 }
 
 /* The agent has ended; its labels may have to go as well. */
-static void main_finish(struct kube *kube)
+static void main_finish(struct kube_process *kube)
 {
 	if (publish_finish(kube->publish, main_now_ns()))
 		(void)main_wait_withdrawn(kube, MAIN_FINISH_NS);
 }
 
 /* There is no agent: whatever this writer has applied to the node goes. */
-static int main_withdraw(struct kube *kube, struct err *err)
+static int main_withdraw(struct kube_process *kube, struct err *err)
 {
 	Sluice__Kube__V1__Publish wish = SLUICE__KUBE__V1__PUBLISH__INIT;
 	wish.previous = SLUICE__KUBE__V1__WAY__DIRECT;
@@ -314,7 +314,7 @@ static int main_withdraw(struct kube *kube, struct err *err)
 }
 
 /* The namespace that the service account is of; without one the default. */
-static void main_read_namespace(struct kube *kube)
+static void main_read_namespace(struct kube_process *kube)
 {
 	_cleanup_buf_ struct buf text;
 	char path[FILE_PATH_MAX];
@@ -335,7 +335,7 @@ static void main_read_namespace(struct kube *kube)
 
 /* --- beginning and end ------------------------------------------------------------------------ */
 
-static int main_open(struct kube *kube, struct err *err)
+static int main_open(struct kube_process *kube, struct err *err)
 {
 	const struct main_options *options = &kube->options;
 	uint64_t seed[3] = {main_now_ns(), (uint64_t)getpid(), main_now_ns() + 1};
@@ -388,7 +388,7 @@ static int main_open(struct kube *kube, struct err *err)
 	return kube->publish ? 0 : err->code;
 }
 
-static void main_close(struct kube *kube)
+static void main_close(struct kube_process *kube)
 {
 	kube->client = client_free(kube->client);
 	kube->watch = watch_free(kube->watch);
@@ -470,7 +470,7 @@ static int main_parse(int argc, char **argv, struct main_options *options)
 	return 0;
 }
 
-static int main_serve(struct kube *kube, struct err *err)
+static int main_serve(struct kube_process *kube, struct err *err)
 {
 	int rc = kube->options.withdraws ? main_withdraw(kube, err) : main_run(kube, err);
 	if (rc == 0 && !kube->options.withdraws)
@@ -480,7 +480,7 @@ static int main_serve(struct kube *kube, struct err *err)
 
 int main(int argc, char **argv)
 {
-	struct kube kube = {.options = {.directory = ACCESS_SERVICE_ACCOUNT}};
+	struct kube_process kube = {.options = {.directory = ACCESS_SERVICE_ACCOUNT}};
 	struct err err = {0};
 	int code = main_parse(argc, argv, &kube.options);
 	if (code != 0)

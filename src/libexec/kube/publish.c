@@ -716,7 +716,7 @@ static void publish_done(struct publish *publish, enum publish_step step, uint64
 
 /* 0: done as if it had been answered well; -1: it was not. */
 static int publish_excuse(struct publish *publish, enum publish_step step,
-			  const struct answer *answer)
+			  const struct kube_answer *answer)
 {
 	/* 1: it goes on in another way. */
 	bool is_absent = answer->status == ANSWER_NOT_FOUND;
@@ -748,7 +748,7 @@ static int publish_excuse(struct publish *publish, enum publish_step step,
 }
 
 static void publish_failed(struct publish *publish, enum publish_step step,
-			   const struct answer *answer, uint64_t now_ns)
+			   const struct kube_answer *answer, uint64_t now_ns)
 {
 	uint64_t wait_ns = backoff_fail(&publish->backoff);
 	uint64_t wish_ns = answer->retry_after_ns < PUBLISH_RETRY_MAX_NS ? answer->retry_after_ns
@@ -788,7 +788,7 @@ static void publish_failed(struct publish *publish, enum publish_step step,
 				      publish->problem);
 }
 
-void publish_end(struct publish *publish, const struct answer *answer, uint64_t now_ns)
+void publish_end(struct publish *publish, const struct kube_answer *answer, uint64_t now_ns)
 {
 	enum publish_step step = publish->step;
 	struct err err = {0};

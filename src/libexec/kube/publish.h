@@ -17,7 +17,7 @@
 
 #include "kube.pb-c.h"
 
-struct answer;
+struct kube_answer;
 struct err;
 struct publish;
 
@@ -70,6 +70,6 @@ uint64_t publish_due_ns(const struct publish *publish); /* UINT64_MAX: nothing i
 bool publish_begin(struct publish *publish, uint64_t now_ns, struct publish_request *out);
 /* Bytes of its answer, which has status 200. Negative: end it. */
 int publish_data(struct publish *publish, const char *data, size_t length);
-void publish_end(struct publish *publish, const struct answer *answer, uint64_t now_ns);
+void publish_end(struct publish *publish, const struct kube_answer *answer, uint64_t now_ns);
 
 #endif

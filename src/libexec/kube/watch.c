@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/lines.h"
 #include "libexec/kube/answer.h"
 #include "libexec/kube/backoff.h"
-#include "libexec/kube/lines.h"
 #include "libexec/kube/object.h"
 
 enum watch_state {
@@ -21,7 +21,7 @@ enum watch_state {
 	WATCH_WATCHES,
 };
 
-struct watch {
+struct kube_watch {
 	struct watch_options options;
 	enum watch_state state;
 	uint64_t due_ns;   /* of the next request, while none runs */
@@ -61,9 +61,9 @@ bool watch_name_is_valid(const char *name)
 	return length > 0 && length < WATCH_NAME_MAX;
 }
 
-struct watch *watch_new(const struct watch_options *options, struct err *err)
+struct kube_watch *watch_new(const struct watch_options *options, struct err *err)
 {
-	struct watch *watch = calloc(1, sizeof(*watch));
+	struct kube_watch *watch = calloc(1, sizeof(*watch));
 	if (!watch) {
 		(void)err_set(err, -ENOMEM, "out of memory for watching the node");
 		return NULL;
@@ -75,7 +75,7 @@ struct watch *watch_new(const struct watch_options *options, struct err *err)
 	if (watch->options.seconds == 0)
 		watch->options.seconds = WATCH_SECONDS;
 	backoff_init(&watch->backoff, options->first_ns, options->seed);
-	lines_init(&watch->lines);
+	lines_init(&watch->lines, WATCH_LINE_MAX);
 	buf_init(&watch->list, WATCH_LIST_MAX);
 
 	/* From the server's memory at first: it need not ask its database for each node that
@@ -84,7 +84,7 @@ struct watch *watch_new(const struct watch_options *options, struct err *err)
 	return watch;
 }
 
-struct watch *watch_free(struct watch *watch)
+struct kube_watch *watch_free(struct kube_watch *watch)
 {
 	if (!watch)
 		return NULL;
@@ -96,7 +96,7 @@ struct watch *watch_free(struct watch *watch)
 
 /* --- what is told ----------------------------------------------------------------------------- */
 
-static void watch_tell_problem(struct watch *watch)
+static void watch_tell_problem(struct kube_watch *watch)
 {
 	char text[ANSWER_PROBLEM_MAX];
 
@@ -119,7 +119,7 @@ static void watch_tell_problem(struct watch *watch)
 	watch->options.problem(text, watch->options.context);
 }
 
-static void watch_tell_followed(struct watch *watch, const struct object_node *node)
+static void watch_tell_followed(struct kube_watch *watch, const struct object_node *node)
 {
 	const char *values[OBJECT_FOLLOWED];
 	bool is_new = !watch->knows_followed;
@@ -134,7 +134,7 @@ static void watch_tell_followed(struct watch *watch, const struct object_node *n
 		watch->options.labels_are(values, watch->options.context);
 }
 
-static void watch_tell_label(struct watch *watch, const struct object_node *node)
+static void watch_tell_label(struct kube_watch *watch, const struct object_node *node)
 {
 	watch_tell_followed(watch, node);
 	if (watch->known && watch->has_label == node->has_label &&
@@ -147,12 +147,12 @@ static void watch_tell_label(struct watch *watch, const struct object_node *node
 	watch->options.label_is(node->has_label, node->label, watch->options.context);
 }
 
-static void watch_set_version(struct watch *watch, const char version[OBJECT_VERSION_MAX])
+static void watch_set_version(struct kube_watch *watch, const char version[OBJECT_VERSION_MAX])
 {
 	memcpy(watch->version, version, OBJECT_VERSION_MAX);
 }
 
-static void watch_is_well(struct watch *watch)
+static void watch_is_well(struct kube_watch *watch)
 {
 	watch->heard = true;
 	watch->failure[0] = '\0';
@@ -162,12 +162,12 @@ static void watch_is_well(struct watch *watch)
 
 /* --- what is asked ---------------------------------------------------------------------------- */
 
-static bool watch_runs(const struct watch *watch)
+static bool watch_runs(const struct kube_watch *watch)
 {
 	return watch->state == WATCH_LISTS || watch->state == WATCH_WATCHES;
 }
 
-uint64_t watch_due_ns(const struct watch *watch)
+uint64_t watch_due_ns(const struct kube_watch *watch)
 {
 	if (!watch_runs(watch))
 		return watch->due_ns;
@@ -176,7 +176,7 @@ uint64_t watch_due_ns(const struct watch *watch)
 	return UINT64_MAX;
 }
 
-bool watch_begin(struct watch *watch, uint64_t now_ns, struct watch_request *out)
+bool watch_begin(struct kube_watch *watch, uint64_t now_ns, struct watch_request *out)
 {
 	const struct watch_options *options = &watch->options;
 
@@ -214,7 +214,7 @@ bool watch_begin(struct watch *watch, uint64_t now_ns, struct watch_request *out
 
 /* --- what is heard ---------------------------------------------------------------------------- */
 
-static void watch_refuse_status(struct watch *watch, const struct object_status *status)
+static void watch_refuse_status(struct kube_watch *watch, const struct object_status *status)
 {
 	watch->gone = status->code == ANSWER_GONE;
 	if (status->code == ANSWER_GONE)
@@ -226,9 +226,8 @@ static void watch_refuse_status(struct watch *watch, const struct object_status 
 			      status->code, status->message);
 }
 
-static int watch_on_line(const char *text, size_t length, void *context)
+static int watch_on_line(struct kube_watch *watch, const char *text, size_t length)
 {
-	struct watch *watch = context;
 	struct object_event event;
 	int rc = object_event_parse(text, length, watch->options.label, &event, &watch->err);
 	if (rc < 0)
@@ -256,9 +255,26 @@ static int watch_on_line(const char *text, size_t length, void *context)
 	return 0;
 }
 
-int watch_data(struct watch *watch, const char *data, size_t length, uint64_t now_ns)
+/* At most LINES_PIECE_MAX bytes of a watch. */
+static int watch_feed(struct kube_watch *watch, const char *data, size_t length)
 {
-	int rc;
+	char *line;
+	size_t size;
+	int rc = lines_feed(&watch->lines, data, length);
+
+	while (rc == 0 && (rc = lines_next(&watch->lines, false, &line, &size)) > 0)
+		rc = size > 0 ? watch_on_line(watch, line, size) : 0;
+
+	if (rc < 0 && watch->err.code == 0)
+		(void)err_set(&watch->err, rc, "the API server sends a line of more than %d bytes",
+			      WATCH_LINE_MAX);
+
+	return rc;
+}
+
+int watch_data(struct kube_watch *watch, const char *data, size_t length, uint64_t now_ns)
+{
+	int rc = 0;
 
 	if (watch->err.code < 0)
 		return watch->err.code;
@@ -273,15 +289,14 @@ int watch_data(struct watch *watch, const char *data, size_t length, uint64_t no
 		return rc;
 	}
 
-	rc = lines_feed(&watch->lines, data, length, watch_on_line, watch);
-	if (rc < 0 && watch->err.code == 0)
-		(void)err_set(&watch->err, rc, "the API server sends a line of more than %d bytes",
-			      LINES_MAX);
+	for (size_t at = 0; rc == 0 && at < length; at += LINES_PIECE_MAX)
+		rc = watch_feed(watch, data + at,
+				length - at < LINES_PIECE_MAX ? length - at : LINES_PIECE_MAX);
 
 	return rc;
 }
 
-void watch_look(struct watch *watch, uint32_t status, uint64_t now_ns)
+void watch_look(struct kube_watch *watch, uint32_t status, uint64_t now_ns)
 {
 	if (watch->state != WATCH_WATCHES || watch->heard ||
 	    now_ns < clock_after_ns(watch->began_ns, WATCH_SETTLED_NS))
@@ -294,15 +309,15 @@ void watch_look(struct watch *watch, uint32_t status, uint64_t now_ns)
 
 /* --- how it ends ------------------------------------------------------------------------------ */
 
-static void watch_wait(struct watch *watch, enum watch_state state, uint64_t wait_ns,
+static void watch_wait(struct kube_watch *watch, enum watch_state state, uint64_t wait_ns,
 		       uint64_t now_ns)
 {
 	watch->state = state;
 	watch->due_ns = clock_after_ns(now_ns, wait_ns);
 }
 
-static void watch_fail(struct watch *watch, const struct answer *answer, enum watch_state next,
-		       uint64_t now_ns)
+static void watch_fail(struct kube_watch *watch, const struct kube_answer *answer,
+		       enum watch_state next, uint64_t now_ns)
 {
 	uint64_t wait_ns = backoff_fail(&watch->backoff);
 	uint64_t wish_ns = answer->retry_after_ns < WATCH_RETRY_MAX_NS ? answer->retry_after_ns
@@ -321,7 +336,8 @@ static void watch_fail(struct watch *watch, const struct answer *answer, enum wa
 	watch_tell_problem(watch);
 }
 
-static void watch_end_list(struct watch *watch, const struct answer *answer, uint64_t now_ns)
+static void watch_end_list(struct kube_watch *watch, const struct kube_answer *answer,
+			   uint64_t now_ns)
 {
 	struct object_list list;
 	bool is_good = answer_is_good(answer) && watch->err.code == 0;
@@ -352,7 +368,8 @@ static void watch_end_list(struct watch *watch, const struct answer *answer, uin
 	watch_wait(watch, WATCH_WAITS_TO_WATCH, 0, now_ns);
 }
 
-static void watch_end_watch(struct watch *watch, const struct answer *answer, uint64_t now_ns)
+static void watch_end_watch(struct kube_watch *watch, const struct kube_answer *answer,
+			    uint64_t now_ns)
 {
 	bool has_lasted = now_ns - watch->began_ns >= CLOCK_NS_PER_S;
 	bool is_refused = watch->err.code < 0;
@@ -389,7 +406,7 @@ static void watch_end_watch(struct watch *watch, const struct answer *answer, ui
 	}
 }
 
-void watch_end(struct watch *watch, const struct answer *answer, uint64_t now_ns)
+void watch_end(struct kube_watch *watch, const struct kube_answer *answer, uint64_t now_ns)
 {
 	if (watch->state == WATCH_LISTS)
 		watch_end_list(watch, answer, now_ns);

@@ -12,14 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct answer;
+struct kube_answer;
 struct err;
-struct watch;
+struct kube_watch;
 
-enum watch_limits {
+enum kube_watch_limits {
 	WATCH_PATH_MAX = 1024,
 	WATCH_SECONDS = 300, /* that the server is asked to keep a watch, and up to a half more */
 	WATCH_LIST_MAX = 4 << 20, /* bytes of a list */
+	WATCH_LINE_MAX = 4 << 20, /* bytes of an event */
 	WATCH_NAME_MAX = 254,	  /* of a node or a label */
 };
 /* A watch from which nothing came for its own time and this is of a connection that is dead. */
@@ -48,18 +49,18 @@ struct watch_request {
 };
 
 /* Owned. NULL: -ENOMEM. */
-struct watch *watch_new(const struct watch_options *options, struct err *err);
-struct watch *watch_free(struct watch *watch);
+struct kube_watch *watch_new(const struct watch_options *options, struct err *err);
+struct kube_watch *watch_free(struct kube_watch *watch);
 
 /* When watch_begin() or watch_look() has something to do. */
-uint64_t watch_due_ns(const struct watch *watch);
+uint64_t watch_due_ns(const struct kube_watch *watch);
 /* True: make this request; watch_end() will follow. False: nothing is due. */
-bool watch_begin(struct watch *watch, uint64_t now_ns, struct watch_request *out);
+bool watch_begin(struct kube_watch *watch, uint64_t now_ns, struct watch_request *out);
 /* Bytes of its answer, which has status 200. Negative: end it. */
-int watch_data(struct watch *watch, const char *data, size_t length, uint64_t now_ns);
+int watch_data(struct kube_watch *watch, const char *data, size_t length, uint64_t now_ns);
 /* While it runs: `status` is what has come of it, 0 before. */
-void watch_look(struct watch *watch, uint32_t status, uint64_t now_ns);
-void watch_end(struct watch *watch, const struct answer *answer, uint64_t now_ns);
+void watch_look(struct kube_watch *watch, uint32_t status, uint64_t now_ns);
+void watch_end(struct kube_watch *watch, const struct kube_answer *answer, uint64_t now_ns);
 
 /* "node-1.example.com": what Kubernetes takes for a name of a node. */
 bool watch_name_is_valid(const char *name);

@@ -39,13 +39,13 @@ void memlock_start(const long *stack);
 
 /* --- one line of text ------------------------------------------------------------------------- */
 
-struct line {
+struct memlock_line {
 	char text[MAIN_LINE_MAX];
 	size_t length;
 };
 
 /* Room is kept for the end of the line. What is not printable becomes '?'. */
-static void line_bytes(struct line *line, const char *bytes, size_t length)
+static void line_bytes(struct memlock_line *line, const char *bytes, size_t length)
 {
 	for (size_t i = 0; i < length && line->length < sizeof(line->text) - 1; i++) {
 		char c = bytes[i];
@@ -53,7 +53,7 @@ static void line_bytes(struct line *line, const char *bytes, size_t length)
 	}
 }
 
-static void line_text(struct line *line, const char *text)
+static void line_text(struct memlock_line *line, const char *text)
 {
 	size_t length = 0;
 	while (text[length])
@@ -61,7 +61,7 @@ static void line_text(struct line *line, const char *text)
 	line_bytes(line, text, length);
 }
 
-static void line_number(struct line *line, uint64_t value)
+static void line_number(struct memlock_line *line, uint64_t value)
 {
 	char digits[20];
 	size_t at = sizeof(digits);
@@ -72,7 +72,7 @@ static void line_number(struct line *line, uint64_t value)
 	line_bytes(line, digits + at, sizeof(digits) - at);
 }
 
-static void line_limit(struct line *line, uint64_t limit)
+static void line_limit(struct memlock_line *line, uint64_t limit)
 {
 	if (limit == STATE_UNLIMITED)
 		line_text(line, "unlimited");
@@ -80,7 +80,7 @@ static void line_limit(struct line *line, uint64_t limit)
 		line_number(line, limit);
 }
 
-static void line_start(struct line *line, const struct state *state)
+static void line_start(struct memlock_line *line, const struct memlock_state *state)
 {
 	line->length = 0;
 	line_text(line, "sluice-memlock: container ");
@@ -91,7 +91,7 @@ static void line_start(struct line *line, const struct state *state)
 	line_text(line, ": ");
 }
 
-static void line_print(struct line *line)
+static void line_print(struct memlock_line *line)
 {
 	line->text[line->length++] = '\n';
 	(void)kernel_call(__NR_write, 2, (long)line->text, (long)line->length, 0);
@@ -123,7 +123,7 @@ static long main_read(int fd, char *out, size_t size)
 
 /* runc 1.1.5 sets what config.json says after the hooks: then it is lower than it was to be.
  * crun 1.8.1 does so before them. */
-static void main_look_at_config(const struct state *state, uint64_t wanted)
+static void main_look_at_config(const struct memlock_state *state, uint64_t wanted)
 {
 	static const char name[] = "/config.json";
 	char path[MAIN_PATH_MAX];
@@ -146,7 +146,7 @@ static void main_look_at_config(const struct state *state, uint64_t wanted)
 	    !state_config_parse(main_config, (size_t)length, &limit) || limit.soft >= wanted)
 		return;
 
-	struct line line;
+	struct memlock_line line;
 	line_start(&line, state);
 	line_text(&line, "its config.json sets RLIMIT_MEMLOCK to ");
 	line_limit(&line, limit.soft);
@@ -173,7 +173,7 @@ static uint64_t main_larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-static bool main_raise(const struct state *state, uint64_t wanted)
+static bool main_raise(const struct memlock_state *state, uint64_t wanted)
 {
 	struct limit now;
 	long rc = kernel_call(__NR_prlimit64, state->pid, MAIN_MEMLOCK, 0, (long)&now);
@@ -188,7 +188,7 @@ static bool main_raise(const struct state *state, uint64_t wanted)
 			return true;
 	}
 
-	struct line line;
+	struct memlock_line line;
 	line_start(&line, state);
 	line_text(&line, "cannot raise RLIMIT_MEMLOCK to ");
 	line_limit(&line, wanted);
@@ -215,7 +215,7 @@ static bool main_is_word(const char *text, const char *word)
 
 static int main_usage(void)
 {
-	struct line line = {.length = 0};
+	struct memlock_line line = {.length = 0};
 	line_text(&line, "usage: sluice-memlock unlimited|BYTES [warn] <STATE (an OCI hook)");
 	line_print(&line);
 	return MAIN_EXIT_USAGE;
@@ -224,7 +224,7 @@ static int main_usage(void)
 static int memlock_main(int argc, const char *const *argv)
 {
 	uint64_t wanted;
-	struct state state;
+	struct memlock_state state;
 	size_t length = 0;
 
 	if (argc < 2 || argc > 3 || (argc == 3 && !main_is_word(argv[2], "warn")))
@@ -238,8 +238,9 @@ static int memlock_main(int argc, const char *const *argv)
 
 	int failed = argc == 3 ? 0 : 1;
 	long read = main_read(0, main_text, sizeof(main_text));
-	if (read < 0 || read > STATE_TEXT_MAX || !state_parse(main_text, (size_t)read, &state)) {
-		struct line line = {.length = 0};
+	if (read < 0 || read > STATE_TEXT_MAX ||
+	    !memlock_state_parse(main_text, (size_t)read, &state)) {
+		struct memlock_line line = {.length = 0};
 		line_text(&line, "sluice-memlock: standard input is no state of a container with a "
 				 "process (at most 65536 bytes of JSON)");
 		line_print(&line);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "libexec/memlock/scan.h"
 
-void scan_start(struct scan *scan, const char *bytes, size_t length)
+void scan_start(struct memlock_scan *scan, const char *bytes, size_t length)
 {
-	*scan = (struct scan){.bytes = bytes, .length = length};
+	*scan = (struct memlock_scan){.bytes = bytes, .length = length};
 }
 
-static bool scan_is_end(const struct scan *scan)
+static bool scan_is_end(const struct memlock_scan *scan)
 {
 	return scan->at == scan->length;
 }
 
-static void scan_blanks(struct scan *scan)
+static void scan_blanks(struct memlock_scan *scan)
 {
 	for (; scan->at < scan->length; scan->at++) {
 		char c = scan->bytes[scan->at];
@@ -20,7 +20,7 @@ static void scan_blanks(struct scan *scan)
 	}
 }
 
-static bool scan_take(struct scan *scan, char c)
+static bool scan_take(struct memlock_scan *scan, char c)
 {
 	if (scan_is_end(scan) || scan->bytes[scan->at] != c)
 		return false;
@@ -29,7 +29,7 @@ static bool scan_take(struct scan *scan, char c)
 }
 
 /* Behind the opening quote, up to and with the closing one. */
-static bool scan_string(struct scan *scan, const char **out_text, size_t *out_length)
+static bool scan_string(struct memlock_scan *scan, const char **out_text, size_t *out_length)
 {
 	size_t start = scan->at;
 
@@ -50,18 +50,18 @@ static bool scan_string(struct scan *scan, const char **out_text, size_t *out_le
 	return false;
 }
 
-static bool scan_is_array(const struct scan *scan)
+static bool scan_is_array(const struct memlock_scan *scan)
 {
 	return scan->arrays >> (scan->depth - 1) & 1;
 }
 
-static struct scan_token scan_fail(struct scan *scan)
+static struct scan_token scan_fail(struct memlock_scan *scan)
 {
 	scan->has_failed = true;
 	return (struct scan_token){.kind = SCAN_BAD};
 }
 
-static bool scan_open(struct scan *scan, bool is_array)
+static bool scan_open(struct memlock_scan *scan, bool is_array)
 {
 	if (scan->depth == SCAN_DEPTH_MAX)
 		return false;
@@ -72,7 +72,7 @@ static bool scan_open(struct scan *scan, bool is_array)
 }
 
 /* Numbers and words: whatever stands until something that ends a value. */
-static void scan_plain(struct scan *scan, struct scan_token *token)
+static void scan_plain(struct memlock_scan *scan, struct scan_token *token)
 {
 	size_t start = scan->at;
 
@@ -95,7 +95,7 @@ static void scan_plain(struct scan *scan, struct scan_token *token)
 		token->kind = SCAN_BAD;
 }
 
-static bool scan_value(struct scan *scan, struct scan_token *token)
+static bool scan_value(struct memlock_scan *scan, struct scan_token *token)
 {
 	scan->has_value = true;
 	if (scan_take(scan, '"')) {
@@ -117,7 +117,7 @@ static bool scan_value(struct scan *scan, struct scan_token *token)
 	return token->kind != SCAN_BAD;
 }
 
-struct scan_token scan_next(struct scan *scan)
+struct scan_token scan_next(struct memlock_scan *scan)
 {
 	struct scan_token token = {.kind = SCAN_END, .depth = scan->depth};
 

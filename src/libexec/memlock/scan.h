@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum scan_limits { SCAN_DEPTH_MAX = 64 };
+enum memlock_scan_limits { SCAN_DEPTH_MAX = 64 };
 
 enum scan_kind {
 	SCAN_END, /* of the document; nothing but blanks follows */
@@ -35,7 +35,7 @@ struct scan_token {
 	size_t length;
 };
 
-struct scan {
+struct memlock_scan {
 	const char *bytes;
 	size_t length, at;
 	uint32_t depth;
@@ -44,8 +44,8 @@ struct scan {
 	bool has_failed;
 };
 
-void scan_start(struct scan *scan, const char *bytes, size_t length);
-struct scan_token scan_next(struct scan *scan);
+void scan_start(struct memlock_scan *scan, const char *bytes, size_t length);
+struct scan_token scan_next(struct memlock_scan *scan);
 
 /* Whether a token is a value of this name. */
 bool scan_is_key(const struct scan_token *token, const char *name);

@@ -3,10 +3,10 @@
 
 #include "libexec/memlock/scan.h"
 
-bool state_parse(const char *bytes, size_t length, struct state *out)
+bool memlock_state_parse(const char *bytes, size_t length, struct memlock_state *out)
 {
-	struct scan scan;
-	struct state state = {.pid = 0};
+	struct memlock_scan scan;
+	struct memlock_state state = {.pid = 0};
 
 	scan_start(&scan, bytes, length);
 	struct scan_token token = scan_next(&scan);
@@ -44,7 +44,7 @@ bool state_parse(const char *bytes, size_t length, struct state *out)
 }
 
 /* One object of process.rlimits, from behind its opening. False: it is no JSON. */
-static bool state_rlimit(struct scan *scan, uint32_t depth, struct state_limit *out,
+static bool state_rlimit(struct memlock_scan *scan, uint32_t depth, struct state_limit *out,
 			 bool *out_is_it)
 {
 	bool has_soft = false;
@@ -79,7 +79,7 @@ static bool state_rlimit(struct scan *scan, uint32_t depth, struct state_limit *
 bool state_config_parse(const char *bytes, size_t length, struct state_limit *out)
 {
 	enum { IN_PROCESS = 2, IN_RLIMITS = 3 }; /* depth of what lies in them */
-	struct scan scan;
+	struct memlock_scan scan;
 	bool is_process = false;
 	bool is_rlimits = false;
 	bool is_found = false;

@@ -14,14 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum state_limits {
+enum memlock_state_limits {
 	STATE_TEXT_MAX = 64 << 10,  /* bytes of the state */
 	STATE_CONFIG_MAX = 4 << 20, /* of a config.json that is looked at */
 };
 
 #define STATE_UNLIMITED UINT64_MAX /* as RLIM_INFINITY */
 
-struct state {
+struct memlock_state {
 	const char *id; /* as it is written; borrowed. NULL: it is not said */
 	size_t id_length;
 	const char *bundle; /* the same; the container's directory on the host */
@@ -30,7 +30,7 @@ struct state {
 };
 
 /* False: no JSON object, or it names no process. */
-bool state_parse(const char *bytes, size_t length, struct state *out);
+bool memlock_state_parse(const char *bytes, size_t length, struct memlock_state *out);
 
 struct state_limit {
 	uint64_t soft, hard; /* bytes */

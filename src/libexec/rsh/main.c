@@ -43,7 +43,7 @@ struct vector {
 	const void *bytes;
 	size_t length;
 };
-struct rights {
+struct rsh_rights {
 	size_t length;
 	int level, type;
 	int fds[PACKET_FDS];
@@ -58,7 +58,7 @@ struct message {
 	size_t control_length;
 	unsigned flags;
 };
-struct address {
+struct rsh_address {
 	uint16_t family;
 	char path[108];
 };
@@ -128,7 +128,7 @@ static const char *text_variable(const char *const *environment, const char *nam
 /* The connection, or -errno. */
 static long main_connect(const char *name)
 {
-	struct address address = {.family = MAIN_UNIX};
+	struct rsh_address address = {.family = MAIN_UNIX};
 	size_t length = text_length(name);
 	if (length > PACKET_NAME_MAX)
 		return -ENAMETOOLONG;
@@ -138,7 +138,7 @@ static long main_connect(const char *name)
 	if (fd < 0)
 		return fd;
 
-	long size = (long)(offsetof(struct address, path) + 1 + length), rc;
+	long size = (long)(offsetof(struct rsh_address, path) + 1 + length), rc;
 	do {
 		rc = kernel_call(__NR_connect, fd, (long)&address, size, 0);
 	} while (rc == -EINTR);
@@ -147,10 +147,10 @@ static long main_connect(const char *name)
 
 static long main_send(int fd, size_t length, bool with_descriptors)
 {
-	struct rights rights = {.length = offsetof(struct rights, fds) + sizeof(rights.fds),
-				.level = MAIN_SOCKET,
-				.type = MAIN_RIGHTS,
-				.fds = {0, 1, 2}};
+	struct rsh_rights rights = {.length = offsetof(struct rsh_rights, fds) + sizeof(rights.fds),
+				    .level = MAIN_SOCKET,
+				    .type = MAIN_RIGHTS,
+				    .fds = {0, 1, 2}};
 	struct vector vector = {main_packet, length};
 	struct message message = {.vectors = &vector, .vector_count = 1};
 
@@ -363,7 +363,7 @@ static bool main_is(const char *text, const char *word)
 
 static int rsh_main(int argc, const char *const *argv, const char *const *environment)
 {
-	struct words words;
+	struct rsh_words words;
 	struct packet answer;
 
 	if (argc > 1 && main_is(argv[1], "--enter"))

@@ -60,7 +60,7 @@ static enum words_result words_options(int argc, const char *const *argv, int *a
 }
 
 enum words_result words_parse(int argc, const char *const *argv, size_t host_max, char *text,
-			      size_t size, struct words *out)
+			      size_t size, struct rsh_words *out)
 {
 	int at = 1;
 	enum words_result result = words_options(argc, argv, &at);

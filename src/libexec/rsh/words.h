@@ -18,7 +18,7 @@ enum words_result {
 	WORDS_TOO_LONG, /* host or text */
 };
 
-struct words {
+struct rsh_words {
 	const char *host; /* borrowed of the arguments, behind an "user@" */
 	size_t host_length;
 	size_t length; /* of the text, without its NUL */
@@ -30,6 +30,6 @@ struct words {
  * result is WORDS_OK, except for the length that WORDS_TOO_LONG would need.
  */
 enum words_result words_parse(int argc, const char *const *argv, size_t host_max, char *text,
-			      size_t size, struct words *out);
+			      size_t size, struct rsh_words *out);
 
 #endif

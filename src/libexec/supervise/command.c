@@ -90,7 +90,7 @@ void command_tell_note(int fd, const char *note)
 	(void)!write(fd, &failure, sizeof(failure)); /* as above */
 }
 
-static int command_set_stdio(const struct command *command)
+static int command_set_stdio(const struct job_command *command)
 {
 	int in_fd = command->has_terminal ? command->out_fd
 		    : command->argv && command->in_fd >= 0
@@ -160,7 +160,7 @@ static int command_set_limits(const struct spec *spec)
 }
 
 /* All but the standard ones are closed by exec, except for the tokens. */
-static int command_set_descriptors(const struct command *command, int failed_fd)
+static int command_set_descriptors(const struct job_command *command, int failed_fd)
 {
 	if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0) {
 		/* Before Linux 5.11. Each of ours is O_CLOEXEC already. */
@@ -185,7 +185,7 @@ static int command_set_descriptors(const struct command *command, int failed_fd)
 	return 0;
 }
 
-static int command_become(const struct command *command, pid_t supervisor, int failed_fd,
+static int command_become(const struct job_command *command, pid_t supervisor, int failed_fd,
 			  enum command_stage *out_stage)
 {
 	const struct spec *spec = command->spec;
@@ -235,7 +235,7 @@ static int command_join_one(const char *directory)
 	return fd >= 0 && write(fd, "0", 1) == 1 ? 0 : -errno; /* 0: who writes */
 }
 
-static int command_join_v1(const struct command *command)
+static int command_join_v1(const struct job_command *command)
 {
 	int rc = 0;
 	if (command->devices_v1 && *command->devices_v1)
@@ -246,7 +246,7 @@ static int command_join_v1(const struct command *command)
 }
 
 /* What has to be done while it is still root, if it is. */
-static int command_confine(const struct command *command, enum command_stage *out_stage)
+static int command_confine(const struct job_command *command, enum command_stage *out_stage)
 {
 	*out_stage = COMMAND_DEVICES;
 	int code = command_join_v1(command);
@@ -268,8 +268,8 @@ static void command_default_signals(void)
 }
 
 /* `is_inside`: of its cgroup, from birth. */
-static _Noreturn void command_main(const struct command *command, bool is_inside, pid_t supervisor,
-				   int failed_fd)
+static _Noreturn void command_main(const struct job_command *command, bool is_inside,
+				   pid_t supervisor, int failed_fd)
 {
 	sigset_t none;
 
@@ -325,7 +325,7 @@ static _Noreturn void command_main(const struct command *command, bool is_inside
 
 /* --- the supervisor --------------------------------------------------------------------------- */
 
-static int command_error(const struct command *command, struct command_failure *failure,
+static int command_error(const struct job_command *command, struct command_failure *failure,
 			 struct err *err)
 {
 	const struct spec *spec = command->spec;
@@ -392,7 +392,7 @@ static pid_t command_fork(const struct cgroup *cgroup, bool *out_is_inside)
 }
 
 /* As read(). -ECANCELED: it is not wanted any more. */
-static ssize_t command_read(const struct command *command, int fd, struct command_failure *out)
+static ssize_t command_read(const struct job_command *command, int fd, struct command_failure *out)
 {
 	struct pollfd wait = {.fd = fd, .events = POLLIN};
 	ssize_t length;
@@ -408,7 +408,7 @@ static ssize_t command_read(const struct command *command, int fd, struct comman
 	return length;
 }
 
-int command_start(const struct command *command, struct command_outcome *out, struct err *err)
+int command_start(const struct job_command *command, struct command_outcome *out, struct err *err)
 {
 	*out = (struct command_outcome){.pid = -1, .exit_code = COMMAND_EXIT_LAUNCH};
 	int ends[2];

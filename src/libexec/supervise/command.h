@@ -26,7 +26,7 @@ enum command_limits {
 };
 
 /* All borrowed for the call. */
-struct command {
+struct job_command {
 	const struct spec *spec;
 	/* What is executed in place of spec->argv, by its path; NULL. It finds the job's launch
 	 * under LAUNCH_FD_LAUNCH, and gets COMMAND_FD_WHY: whether it started is told when that is
@@ -78,6 +78,6 @@ struct command_outcome {
  * limits and directory; without any capability unless it is root; to be killed by the kernel when
  * this process dies. Returns when exec has succeeded, or -errno; the error says what failed.
  */
-int command_start(const struct command *command, struct command_outcome *out, struct err *err);
+int command_start(const struct job_command *command, struct command_outcome *out, struct err *err);
 
 #endif

@@ -158,7 +158,7 @@ bool image_is_pause(pid_t pid)
 	return first < text.length && strcmp(buf_text(&text) + first, "-P") == 0;
 }
 
-bool image_is_left(const struct watch *watch)
+bool image_is_left(const struct job_watch *watch)
 {
 	/* docker's client loses its daemon, and exits as if nothing had been started. */
 	if (WIFEXITED(watch->status) && WEXITSTATUS(watch->status) == IMAGE_EXIT_FAILED)

@@ -14,7 +14,7 @@
 #include "job/launch.h"
 
 struct err;
-struct watch;
+struct job_watch;
 
 enum image_limits {
 	IMAGE_HELPER_WORDS = 3,
@@ -64,6 +64,6 @@ int image_helper(const struct launch *launch, const char *word, char *out[IMAGE_
 bool image_is_pause(pid_t pid);
 
 /* Whether the program that made the container may have left something of it. */
-bool image_is_left(const struct watch *watch);
+bool image_is_left(const struct job_watch *watch);
 
 #endif

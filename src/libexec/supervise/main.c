@@ -229,7 +229,7 @@ static enum launch_exit main_claim(struct supervisor *self, struct err *err)
 	if (rc == -EBUSY) {
 		agents_say(&self->agents, CONTROL_TOKENS_BUSY, 0, 0, err->text);
 		if (agents_count(&self->agents) == 0)
-			watch_idle(&self->agents, NULL, MAIN_BUSY_MS);
+			job_watch_idle(&self->agents, NULL, MAIN_BUSY_MS);
 		return LAUNCH_EXIT_TOKENS_BUSY;
 	}
 
@@ -271,7 +271,7 @@ static void main_write_result(struct supervisor *self)
 		if (!has_told)
 			agents_say(&self->agents, CONTROL_NO_ROOM, 0, 0, err.text);
 		has_told = true;
-		watch_idle(&self->agents, NULL, wait_ms);
+		job_watch_idle(&self->agents, NULL, wait_ms);
 		wait_ms = 2 * wait_ms < MAIN_RETRY_MAX_MS ? 2 * wait_ms : MAIN_RETRY_MAX_MS;
 	}
 
@@ -349,7 +349,7 @@ static enum launch_exit main_supervise(struct supervisor *self, struct err *err)
 	main_clear(self);
 	main_write_result(self);
 	agents_say(&self->agents, CONTROL_RESULT, 0, 0, NULL);
-	watch_idle(&self->agents, NULL, 0); /* who has just come hears it as well */
+	job_watch_idle(&self->agents, NULL, 0); /* who has just come hears it as well */
 	crash_point("supervisor.said_result");
 	(void)unlinkat(LAUNCH_FD_DIRECTORY, "control", 0); /* nobody listens there any more */
 	crash_point("supervisor.ending");

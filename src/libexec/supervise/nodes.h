@@ -19,7 +19,7 @@
 struct devguard_rule;
 struct err;
 
-enum nodes_limits {
+enum image_nodes_limits {
 	NODES_MAX = 512,	  /* copies */
 	NODES_MEMORIES_MAX = 256, /* that are remembered: a job's, and its workers' */
 };

@@ -117,19 +117,19 @@ static pid_t onend_start(const struct onend *onend, const struct launch *launch,
 		rc = onend_environment(onend, launch, &environment, err);
 
 	if (rc == 0) {
-		struct command command = {.spec = &launch->spec,
-					  .argv = argv,
-					  .in_fd = -1,
-					  .environment = environment,
-					  .out_fd = null_fd,
-					  .err_fd = null_fd,
-					  .cgroup = group->fd >= 0 ? group : NULL,
-					  .needs_cgroup = onend->needs_cgroup,
-					  .devices_v1 = onend->devices_v1,
-					  .limit = onend->limit,
-					  .init = init->pid > 0 ? init : NULL,
-					  .landlock = has_landlock ? &landlock : NULL,
-					  .no_new_privs = sandbox->has_no_new_privs};
+		struct job_command command = {.spec = &launch->spec,
+					      .argv = argv,
+					      .in_fd = -1,
+					      .environment = environment,
+					      .out_fd = null_fd,
+					      .err_fd = null_fd,
+					      .cgroup = group->fd >= 0 ? group : NULL,
+					      .needs_cgroup = onend->needs_cgroup,
+					      .devices_v1 = onend->devices_v1,
+					      .limit = onend->limit,
+					      .init = init->pid > 0 ? init : NULL,
+					      .landlock = has_landlock ? &landlock : NULL,
+					      .no_new_privs = sandbox->has_no_new_privs};
 		rc = command_start(&command, &outcome, err);
 	}
 
@@ -164,16 +164,16 @@ void onend_run(const struct onend *onend)
 
 	crash_point("supervisor.onend_started");
 	if (pid > 0) {
-		struct watch watch = {.agents = onend->agents,
-				      .desk = onend->desk,
-				      .cgroup = onend->cgroup,
-				      .signal_fd = onend->signal_fd,
-				      .command = pid,
-				      .grace_ns = ONEND_GRACE_NS,
-				      .deadline_ns = ONEND_LIMIT_NS,
-				      .is_deaf = true,
-				      .init = &init};
-		watch_run(&watch);
+		struct job_watch watch = {.agents = onend->agents,
+					  .desk = onend->desk,
+					  .cgroup = onend->cgroup,
+					  .signal_fd = onend->signal_fd,
+					  .command = pid,
+					  .grace_ns = ONEND_GRACE_NS,
+					  .deadline_ns = ONEND_LIMIT_NS,
+					  .is_deaf = true,
+					  .init = &init};
+		job_watch_run(&watch);
 	} else {
 		init_kill(&init);
 		if (init.pid > 0)

@@ -158,7 +158,7 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 		if (self->workers)
 			workers_denied(self->workers, &landlock.denied, &landlock.count);
 
-		struct command command = {
+		struct job_command command = {
 		    .spec = &self->launch.spec,
 		    .helper = self->has_image ? helper : NULL,
 		    .argv = self->workers ? workers_argv(self->workers) : NULL,
@@ -348,7 +348,7 @@ static pid_t run_start(struct supervisor *self)
 	return outcome.pid;
 }
 
-static void run_read_status(struct supervisor *self, const struct watch *watch)
+static void run_read_status(struct supervisor *self, const struct job_watch *watch)
 {
 	struct jobdir_result *result = &self->result;
 	/* podman exits with anything, also 0, when its container is killed and removed meanwhile.
@@ -429,18 +429,18 @@ static bool run_remove_within(struct supervisor *self, uint64_t limit_ns)
 		return true; /* nor would it the next time */
 
 	struct watch_source source = output_source(&self->output); /* fd -1: none */
-	struct watch watch = {.agents = &self->agents,
-			      .desk = self->has_desk ? &self->desk : NULL,
-			      .cgroup = &self->cgroup,
-			      .signal_fd = self->signal_fd,
-			      .command = outcome.pid,
-			      .deadline_ns = limit_ns,
-			      .is_idle = image_is_pause,
-			      .is_deaf = true,
-			      .sources = &source,
-			      .source_count = 1};
+	struct job_watch watch = {.agents = &self->agents,
+				  .desk = self->has_desk ? &self->desk : NULL,
+				  .cgroup = &self->cgroup,
+				  .signal_fd = self->signal_fd,
+				  .command = outcome.pid,
+				  .deadline_ns = limit_ns,
+				  .is_idle = image_is_pause,
+				  .is_deaf = true,
+				  .sources = &source,
+				  .source_count = 1};
 
-	watch_run(&watch);
+	job_watch_run(&watch);
 	return !watch.has_hit_deadline && !outcome.given_up;
 }
 
@@ -465,13 +465,13 @@ static void run_kill_rest(struct supervisor *self)
 	if (!self->has_image)
 		return;
 
-	struct watch watch = {.agents = &self->agents,
-			      .desk = self->has_desk ? &self->desk : NULL,
-			      .cgroup = &self->cgroup,
-			      .signal_fd = self->signal_fd,
-			      .command = -1,
-			      .is_deaf = true};
-	watch_run(&watch);
+	struct job_watch watch = {.agents = &self->agents,
+				  .desk = self->has_desk ? &self->desk : NULL,
+				  .cgroup = &self->cgroup,
+				  .signal_fd = self->signal_fd,
+				  .command = -1,
+				  .is_deaf = true};
+	job_watch_run(&watch);
 }
 
 int run_listen(struct supervisor *self, const struct watch_source *source)
@@ -557,22 +557,22 @@ void run_command(struct supervisor *self)
 	agents_say(&self->agents, CONTROL_STARTED, pid, (uint64_t)self->result.started_unix_ns,
 		   NULL);
 
-	struct watch watch = {.agents = &self->agents,
-			      .desk = self->has_desk ? &self->desk : NULL,
-			      .cgroup = &self->cgroup,
-			      .signal_fd = self->signal_fd,
-			      .command = pid,
-			      .grace_ns = self->launch.spec.grace_ns,
-			      .deadline_ns = self->launch.spec.deadline_ns,
-			      .passes_signals = self->has_image,
-			      .tells_late = self->has_image || self->output.copy > 0,
-			      .is_idle = self->has_image ? image_is_pause : NULL,
-			      .before_kill = self->has_image ? run_remove_first : NULL,
-			      .context = self,
-			      .init = &self->init,
-			      .aside = self->output.copy,
-			      .sources = self->sources,
-			      .source_count = self->source_count};
+	struct job_watch watch = {.agents = &self->agents,
+				  .desk = self->has_desk ? &self->desk : NULL,
+				  .cgroup = &self->cgroup,
+				  .signal_fd = self->signal_fd,
+				  .command = pid,
+				  .grace_ns = self->launch.spec.grace_ns,
+				  .deadline_ns = self->launch.spec.deadline_ns,
+				  .passes_signals = self->has_image,
+				  .tells_late = self->has_image || self->output.copy > 0,
+				  .is_idle = self->has_image ? image_is_pause : NULL,
+				  .before_kill = self->has_image ? run_remove_first : NULL,
+				  .context = self,
+				  .init = &self->init,
+				  .aside = self->output.copy,
+				  .sources = self->sources,
+				  .source_count = self->source_count};
 
 	/* A job can have megabytes of environment, and runs for weeks; workers are started with it
 	 * as long as they are asked for. */
@@ -582,7 +582,7 @@ void run_command(struct supervisor *self)
 		spec_done(&self->launch.spec);
 
 	(void)malloc_trim(0);
-	watch_run(&watch);
+	job_watch_run(&watch);
 	output_done(&self->output, LAUNCH_FD_DIRECTORY);
 	init_done(&self->init);
 	nodes_memories_close(&self->memories);

@@ -25,7 +25,7 @@ struct image;
 struct launch;
 struct launch_part;
 
-enum sandbox_limits {
+enum job_sandbox_limits {
 	SANDBOX_WHY_MAX = 160, /* of one level */
 };
 

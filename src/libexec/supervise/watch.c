@@ -42,7 +42,7 @@ static uint64_t watch_after_ns(uint64_t delay_ns)
 
 /* --- ending it -------------------------------------------------------------------------------- */
 
-static size_t watch_count(const struct watch *self)
+static size_t watch_count(const struct job_watch *self)
 {
 	size_t count = 0, ours = self->init_lives;
 	if (self->cgroup->fd >= 0 && cgroup_count(self->cgroup, &count, NULL) == 0 && count > 0)
@@ -58,7 +58,7 @@ static size_t watch_count(const struct watch *self)
 }
 
 /* A signal for everything of the job, and SIGKILL for what is left after `grace_ns`. */
-static void watch_stop(struct watch *self, int signal_number, uint64_t grace_ns)
+static void watch_stop(struct job_watch *self, int signal_number, uint64_t grace_ns)
 {
 	size_t count;
 
@@ -78,7 +78,7 @@ static void watch_stop(struct watch *self, int signal_number, uint64_t grace_ns)
 		self->kill_at_ns = at_ns;
 }
 
-static void watch_begin_killing(struct watch *self)
+static void watch_begin_killing(struct job_watch *self)
 {
 	self->is_killing = true;
 	self->killing_since_ns = clock_now_ns(&watch_clock);
@@ -89,7 +89,7 @@ static void watch_begin_killing(struct watch *self)
 }
 
 /* Whether the job is not killed yet, because somebody was asked to end it. */
-static bool watch_asks(struct watch *self)
+static bool watch_asks(struct job_watch *self)
 {
 	if (self->has_asked || !self->before_kill)
 		return false;
@@ -103,7 +103,7 @@ static bool watch_asks(struct watch *self)
 	return true;
 }
 
-static void watch_kill_round(struct watch *self)
+static void watch_kill_round(struct job_watch *self)
 {
 	size_t count = 0;
 
@@ -128,7 +128,7 @@ static void watch_kill_round(struct watch *self)
 
 /* --- what happens ----------------------------------------------------------------------------- */
 
-static void watch_command_ended(struct watch *self, int status)
+static void watch_command_ended(struct job_watch *self, int status)
 {
 	self->command_lives = false;
 	self->ended_at_ns = clock_now_ns(&watch_clock);
@@ -146,14 +146,14 @@ static void watch_command_ended(struct watch *self, int status)
 }
 
 /* Whom we killed has not failed. */
-static void watch_aside_ended(struct watch *self, int status)
+static void watch_aside_ended(struct job_watch *self, int status)
 {
 	self->aside = 0; /* its number may be another's from now on */
 	self->aside_failed = WIFEXITED(status) ? WEXITSTATUS(status) != 0 : !self->is_killing;
 }
 
 /* Takes in everybody who died. True while something of the job is left. */
-static bool watch_reap(struct watch *self)
+static bool watch_reap(struct job_watch *self)
 {
 	pid_t pid;
 
@@ -180,7 +180,7 @@ static bool watch_reap(struct watch *self)
 }
 
 /* Once, after the command has ended. */
-static void watch_tell_left(struct watch *self)
+static void watch_tell_left(struct job_watch *self)
 {
 	if (clock_now_ns(&watch_clock) < self->tell_at_ns)
 		return;
@@ -192,7 +192,7 @@ static void watch_tell_left(struct watch *self)
 }
 
 /* After the command has ended: nobody waits for those who wait for ever. */
-static void watch_kill_idle(struct watch *self)
+static void watch_kill_idle(struct job_watch *self)
 {
 	struct tree_process *list = NULL;
 	size_t count = 0;
@@ -219,7 +219,7 @@ static void watch_ignore(const struct control_message *message, void *context)
 
 static void watch_hear(const struct control_message *message, void *context)
 {
-	struct watch *self = context;
+	struct job_watch *self = context;
 	if (message->kind == CONTROL_SIGNAL && watch_is_signal(message->value) &&
 	    self->command_lives) {
 		self->was_told = true;
@@ -240,7 +240,7 @@ static void watch_hear(const struct control_message *message, void *context)
 	}
 }
 
-static void watch_hear_signal(struct watch *self)
+static void watch_hear_signal(struct job_watch *self)
 {
 	struct signalfd_siginfo info;
 
@@ -258,7 +258,7 @@ static void watch_hear_signal(struct watch *self)
 }
 
 /* A command that ended as after a SIGTERM which we have not sent: ours may be on its way. */
-static bool watch_expects_term(const struct watch *self)
+static bool watch_expects_term(const struct job_watch *self)
 {
 	int status = self->status;
 	if (self->is_deaf || self->was_told || self->was_terminated || self->ended_at_ns == 0)
@@ -279,7 +279,7 @@ static int watch_until_ms(uint64_t at_ns)
 	return left_ms < WATCH_TIMEOUT_MAX_MS ? (int)left_ms : WATCH_TIMEOUT_MAX_MS;
 }
 
-static int watch_timeout_ms(const struct watch *self)
+static int watch_timeout_ms(const struct job_watch *self)
 {
 	if (self->is_killing)
 		return self->is_stuck ? WATCH_KILL_SLOW_MS : WATCH_KILL_EACH_MS;
@@ -298,13 +298,13 @@ static int watch_timeout_ms(const struct watch *self)
 	return timeout_ms;
 }
 
-static size_t watch_source_count(const struct watch *self)
+static size_t watch_source_count(const struct job_watch *self)
 {
 	return self->source_count < WATCH_SOURCES_MAX ? self->source_count : WATCH_SOURCES_MAX;
 }
 
 /* One that is called may change others, also those that have been polled. */
-static void watch_serve_sources(struct watch *self, const struct pollfd *polled)
+static void watch_serve_sources(struct job_watch *self, const struct pollfd *polled)
 {
 	for (size_t i = 0; i < watch_source_count(self); i++) {
 		struct watch_source *source = &self->sources[i];
@@ -313,7 +313,7 @@ static void watch_serve_sources(struct watch *self, const struct pollfd *polled)
 	}
 }
 
-static void watch_poll(struct watch *self)
+static void watch_poll(struct job_watch *self)
 {
 	struct pollfd wait[AGENTS_POLL_MAX + WATCH_OWN + WATCH_SOURCES_MAX];
 	agents_poll(self->agents, wait);
@@ -346,7 +346,7 @@ static void watch_poll(struct watch *self)
 }
 
 /* When nothing of the job is left: SIGTERM that has come by now, or comes right away. */
-static void watch_last_signal(struct watch *self)
+static void watch_last_signal(struct job_watch *self)
 {
 	uint64_t until_ns = self->ended_at_ns + WATCH_TERM_NS;
 
@@ -371,7 +371,7 @@ static void watch_last_signal(struct watch *self)
 	}
 }
 
-void watch_run(struct watch *self)
+void job_watch_run(struct job_watch *self)
 {
 	self->command_lives = self->command > 0;
 	self->init_lives = self->init && self->init->pid > 0;
@@ -407,12 +407,12 @@ void watch_run(struct watch *self)
 	agents_unsay(self->agents, CONTROL_STUCK);
 }
 
-void watch_end(struct watch *self, uint64_t grace_ns)
+void job_watch_end(struct job_watch *self, uint64_t grace_ns)
 {
 	watch_stop(self, SIGTERM, grace_ns);
 }
 
-void watch_idle(struct agents *agents, struct desk *desk, int timeout_ms)
+void job_watch_idle(struct agents *agents, struct desk *desk, int timeout_ms)
 {
 	struct pollfd wait[AGENTS_POLL_MAX + 1];
 	agents_poll(agents, wait);

@@ -20,7 +20,7 @@
 #define WATCH_NEVER  UINT64_MAX
 #define WATCH_ASK_NS UINT64_C(10000000000)
 
-enum watch_limits { WATCH_SOURCES_MAX = 8 };
+enum job_watch_limits { WATCH_SOURCES_MAX = 8 };
 
 /* What else is to be heard while the job runs: a socket, a terminal, a timer. */
 struct watch_source {
@@ -34,7 +34,7 @@ struct watch_source {
 
 struct init;
 
-struct watch {
+struct job_watch {
 	/* Set by the caller; borrowed. */
 	struct agents *agents;
 	struct desk *desk;	     /* NULL: no tokens */
@@ -86,14 +86,14 @@ struct watch {
 };
 
 /* Returns when nothing of the job lives any more. */
-void watch_run(struct watch *watch);
+void job_watch_run(struct job_watch *watch);
 
 /* While it runs, by whom it calls: SIGTERM to all of the job, and SIGKILL to what is left after
  * `grace_ns`, as if it had been cancelled. */
-void watch_end(struct watch *watch, uint64_t grace_ns);
+void job_watch_end(struct job_watch *watch, uint64_t grace_ns);
 
 /* Waits up to `timeout_ms` for agents and visitors and serves them: for when there is no job to
  * watch. What agents ask for is passed over. */
-void watch_idle(struct agents *agents, struct desk *desk, int timeout_ms);
+void job_watch_idle(struct agents *agents, struct desk *desk, int timeout_ms);
 
 #endif

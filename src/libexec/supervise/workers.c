@@ -76,7 +76,7 @@ struct workers {
 	char *ranks_argv[WORKERS_ARGV];
 	struct rshserver *server;
 	int timer_fd;
-	struct watch *watch;
+	struct job_watch *watch;
 	char belonging[WORKERS_BELONGING_MAX]; /* the job's group as /proc shows it; "": none */
 	size_t ranks_left;
 	/* The first failure. */
@@ -120,7 +120,7 @@ static void workers_on_timer(void *context, short revents)
 	if (self->has_failed && !self->has_ended && now_ns >= self->end_at_ns) {
 		self->has_ended = true;
 		uint64_t grace_ns = self->options.launch->spec.grace_ns;
-		watch_end(self->watch, grace_ns < WORKERS_KILL_NS ? grace_ns : WORKERS_KILL_NS);
+		job_watch_end(self->watch, grace_ns < WORKERS_KILL_NS ? grace_ns : WORKERS_KILL_NS);
 	}
 
 	workers_set_timer(self);
@@ -142,7 +142,7 @@ static void workers_fail(struct workers *self, const char *name, int exit_code, 
 	workers_set_timer(self);
 }
 
-bool workers_result(const struct workers *self, const struct watch *watch,
+bool workers_result(const struct workers *self, const struct job_watch *watch,
 		    struct jobdir_result *out)
 {
 	bool is_good = WIFEXITED(watch->status) && WEXITSTATUS(watch->status) == 0;
@@ -195,21 +195,21 @@ static int workers_start(struct workers *self, size_t index, char *const *argv, 
 	uint64_t until_ns = clock_now_ns(&workers_clock) + WORKERS_START_NS;
 	const struct launch *launch = self->options.launch;
 	const struct nodes_wish nodes = workers_nodes(self, worker);
-	struct command command = {.spec = &self->options.launch->spec,
-				  .argv = argv,
-				  .nodes = nodes.root ? &nodes : NULL,
-				  .in_fd = fds[0],
-				  .out_fd = fds[1],
-				  .err_fd = fds[2],
-				  .environment = environment,
-				  .tokens = self->options.tokens,
-				  .token_count = self->options.token_count,
-				  .cgroup = worker->cgroup.fd >= 0 ? &worker->cgroup : NULL,
-				  .devices_v1 = worker->devices_v1,
-				  .limit = self->options.limit,
-				  .init = self->options.init,
-				  .give_up = workers_gives_up,
-				  .context = &until_ns};
+	struct job_command command = {.spec = &self->options.launch->spec,
+				      .argv = argv,
+				      .nodes = nodes.root ? &nodes : NULL,
+				      .in_fd = fds[0],
+				      .out_fd = fds[1],
+				      .err_fd = fds[2],
+				      .environment = environment,
+				      .tokens = self->options.tokens,
+				      .token_count = self->options.token_count,
+				      .cgroup = worker->cgroup.fd >= 0 ? &worker->cgroup : NULL,
+				      .devices_v1 = worker->devices_v1,
+				      .limit = self->options.limit,
+				      .init = self->options.init,
+				      .give_up = workers_gives_up,
+				      .context = &until_ns};
 	const struct sandbox *sandbox = self->options.sandbox;
 	const struct landlock_plan landlock = {.denied = worker->denied,
 					       .count = worker->denied_count,
@@ -836,7 +836,7 @@ void workers_sources(struct workers *self, struct watch_source out[WORKERS_SOURC
 	    .fd = self->timer_fd, .events = POLLIN, .ready = workers_on_timer, .context = self};
 }
 
-void workers_watch(struct workers *self, struct watch *watch)
+void workers_watch(struct workers *self, struct job_watch *watch)
 {
 	self->watch = watch;
 	watch->reaped = workers_reaped;

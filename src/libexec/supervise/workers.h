@@ -67,11 +67,11 @@ const char *workers_devices_v1(const struct workers *workers);
 
 /* What the watch has to hear; and the watch, before it runs, with the launcher's pid. */
 void workers_sources(struct workers *workers, struct watch_source out[WORKERS_SOURCES]);
-void workers_watch(struct workers *workers, struct watch *watch);
+void workers_watch(struct workers *workers, struct job_watch *watch);
 
 /* After it: whether a worker's failure is how the job ended. Fills the result's end, value,
  * exit_code and text then. */
-bool workers_result(const struct workers *workers, const struct watch *watch,
+bool workers_result(const struct workers *workers, const struct job_watch *watch,
 		    struct jobdir_result *out);
 
 #endif

@@ -19,7 +19,7 @@ struct driver_device;
 struct err;
 
 #define METRICS_ADDRESS "127.0.0.1:9400"
-enum metrics_limits { METRICS_TEXT_MAX = 16 << 20, METRICS_NUMBER_MAX = 64 };
+enum metrics_text_limits { METRICS_TEXT_MAX = 16 << 20, METRICS_NUMBER_MAX = 64 };
 
 /* The value of the series `name` of that GPU in a Prometheus exposition. False: there is none, or
  * it is no decimal number. Pure; takes anything. */

@@ -266,7 +266,7 @@ static void test_ids(void **state)
 static int check_again(void *context)
 {
 	struct checked *checked = context;
-	_cleanup_check_ struct check check = {.count = 0};
+	_cleanup_check_ struct cdi_check check = {.count = 0};
 	return check_scan(&checked->scan, &checked->options, &check, NULL);
 }
 

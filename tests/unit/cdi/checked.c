@@ -18,7 +18,7 @@ int checked_setup(void **state)
 	(void)umask(S_IWGRP | S_IWOTH); /* what others may write is a finding */
 	checked->root = unit_tmp_new();
 	checked->options =
-	    (struct check_options){.root = checked->root, .module_version = "580.82"};
+	    (struct cdi_check_options){.root = checked->root, .module_version = "580.82"};
 	*state = checked;
 	return 0;
 }
@@ -98,7 +98,7 @@ void checked_says(const struct checked *checked, enum check_id id, const char *t
 
 void checked_expect(const struct checked *checked, uint32_t count, enum check_severity worst)
 {
-	const struct check *check = &checked->check;
+	const struct cdi_check *check = &checked->check;
 	if (check->count != count || check->worst != worst)
 		fail_msg("%u findings, %s; the first is: %s", check->count,
 			 check_severity_to_string(check->worst),

@@ -18,9 +18,9 @@
 
 struct checked {
 	char *root; /* owned */
-	struct check_options options;
+	struct cdi_check_options options;
 	struct scan scan;
-	struct check check;
+	struct cdi_check check;
 };
 
 int checked_setup(void **state);

@@ -44,7 +44,7 @@ static void debian(void)
 	put("/lib/firmware/nvidia/" V "/other.bin", "x", 1);
 }
 
-static int find(const char *version, struct driver *out, struct err *err)
+static int find(const char *version, struct cdi_driver *out, struct err *err)
 {
 	const struct driver_options options = {.root = unit_top,
 					       .version = version,
@@ -55,7 +55,7 @@ static int find(const char *version, struct driver *out, struct err *err)
 }
 
 /* "kind capabilities path name", one a line. */
-static void expect_files(const struct driver *driver, const char *expected)
+static void expect_files(const struct cdi_driver *driver, const char *expected)
 {
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, 1 << 16);
@@ -70,7 +70,7 @@ static void expect_files(const struct driver *driver, const char *expected)
 	assert_string_equal(buf_text(&text), expected);
 }
 
-static void expect_problem(const struct driver *driver, bool is_severe, bool is_mismatch,
+static void expect_problem(const struct cdi_driver *driver, bool is_severe, bool is_mismatch,
 			   const char *text)
 {
 	assert_int_equal(driver->problem_count, 1);
@@ -86,7 +86,7 @@ static void test_debian(void **state)
 {
 	(void)state;
 	debian();
-	_cleanup_driver_ struct driver driver = {0};
+	_cleanup_driver_ struct cdi_driver driver = {0};
 	assert_int_equal(find(V, &driver, NULL), 0);
 	assert_string_equal(driver.root, unit_top);
 	assert_string_equal(driver.version, V);
@@ -123,7 +123,7 @@ static void test_spread(void **state)
 	(void)snprintf((char *)cache + 72, 18, "libnvidia-ml.so.1");
 	(void)snprintf((char *)cache + 90, 64, "/opt/nvidia/lib/libnvidia-ml.so.1");
 	put("/etc/ld.so.cache", cache, sizeof(cache));
-	_cleanup_driver_ struct driver driver = {0};
+	_cleanup_driver_ struct cdi_driver driver = {0};
 	assert_int_equal(find("", &driver, NULL), 0);
 	assert_int_equal(driver.problem_count, 0);
 	expect_files(&driver,
@@ -170,7 +170,7 @@ static void test_graphics_and_daemons(void **state)
 	if (geteuid() == 0)
 		assert_int_equal(
 		    chown(unit_path(unit_top, "run/nvidia-persistenced"), 65534, 65534), 0);
-	_cleanup_driver_ struct driver driver = {0};
+	_cleanup_driver_ struct cdi_driver driver = {0};
 	assert_int_equal(find(V, &driver, NULL), 0);
 	expect_files(
 	    &driver,
@@ -201,7 +201,7 @@ static void test_mps(void **state)
 					 .triplet = "x86_64-linux-gnu",
 					 .mps = "/run/nvidia-mps"};
 	assert_int_equal(file_mkdirs(unit_path(unit_top, "run/nvidia-mps"), 0755, NULL), 0);
-	_cleanup_driver_ struct driver good = {0}, bad = {0};
+	_cleanup_driver_ struct cdi_driver good = {0}, bad = {0};
 	assert_int_equal(driver_find(&options, &good, NULL), 0);
 	assert_int_equal(good.problem_count, 0);
 	const struct driver_file *last = &good.files[good.file_count - 1];
@@ -220,7 +220,7 @@ static void test_half_a_driver(void **state)
 	debian();
 	assert_int_equal(unlink(unit_path(unit_top, "usr/lib/x86_64-linux-gnu/libnvidia-ml.so." V)),
 			 0);
-	_cleanup_driver_ struct driver driver = {0};
+	_cleanup_driver_ struct cdi_driver driver = {0};
 	assert_int_equal(find(V, &driver, NULL), 0);
 	expect_problem(&driver, true, false, "libnvidia-ml.so." V " is missing");
 }
@@ -229,7 +229,7 @@ static void test_kernel_is_of_another_version(void **state)
 {
 	(void)state;
 	library("/usr/lib64/libcuda.so." V, "libcuda.so.1");
-	_cleanup_driver_ struct driver driver = {0};
+	_cleanup_driver_ struct cdi_driver driver = {0};
 	assert_int_equal(find("570.10", &driver, NULL), 0);
 	assert_int_equal(driver.file_count, 0);
 	assert_int_equal(driver.problem_count, 2);
@@ -246,7 +246,7 @@ static void test_two_drivers(void **state)
 	(void)state;
 	debian();
 	library("/usr/lib64/libcuda.so.570.10", "libcuda.so.1");
-	_cleanup_driver_ struct driver known = {0}, unknown = {0};
+	_cleanup_driver_ struct cdi_driver known = {0}, unknown = {0};
 	assert_int_equal(find(V, &known, NULL), 0);
 	expect_problem(&known, false, true, "/usr/lib64/libcuda.so.570.10");
 	assert_int_equal(known.file_count, 7);
@@ -261,7 +261,7 @@ static void test_refuses_what_others_could_have_written(void **state)
 	debian();
 	assert_int_equal(
 	    chmod(unit_path(unit_top, "usr/lib/x86_64-linux-gnu/libnvidia-glcore.so." V), 0666), 0);
-	_cleanup_driver_ struct driver mild = {0}, severe = {0};
+	_cleanup_driver_ struct cdi_driver mild = {0}, severe = {0};
 	assert_int_equal(find(V, &mild, NULL), 0);
 	expect_problem(&mild, false, false, "libnvidia-glcore.so." V "' may be written");
 	assert_int_equal(mild.file_count, 6);
@@ -271,7 +271,7 @@ static void test_refuses_what_others_could_have_written(void **state)
 	assert_non_null(driver_severe(&severe));
 	assert_non_null(strstr(driver_severe(&severe)->text, "/usr/bin/nvidia-smi"));
 	/* All of them refused is not the same as none there. */
-	_cleanup_driver_ struct driver none = {0};
+	_cleanup_driver_ struct cdi_driver none = {0};
 	assert_int_equal(chmod(unit_path(unit_top, "usr/bin/nvidia-smi"), 0755), 0);
 	assert_int_equal(chmod(unit_path(unit_top, "usr/lib"), 0777), 0);
 	assert_int_equal(find(V, &none, NULL), 0);
@@ -294,7 +294,7 @@ static void test_hostile_files(void **state)
 	assert_int_equal(
 	    mkdir(unit_path(unit_top, "usr/lib/x86_64-linux-gnu/libnvidia-cfg.so." V), 0755), 0);
 	put("/etc/ld.so.cache", "garbage", 7);
-	_cleanup_driver_ struct driver driver = {0};
+	_cleanup_driver_ struct cdi_driver driver = {0};
 	assert_int_equal(find(V, &driver, NULL), 0);
 	assert_int_equal(driver.file_count, 7);
 	static const char *const expected[] = {"not a cache of glibc", "libnvidia-cfg.so",
@@ -316,7 +316,7 @@ static void test_other_machines(void **state)
 	made_library(&made, "libnvidia-fbc.so.1");
 	made.header.e_machine = made.header.e_machine == EM_S390 ? EM_PPC64 : EM_S390;
 	put(DEBIAN "/libnvidia-fbc.so." V, &made, sizeof(made));
-	_cleanup_driver_ struct driver driver = {0};
+	_cleanup_driver_ struct cdi_driver driver = {0};
 	assert_int_equal(find(V, &driver, NULL), 0);
 	assert_int_equal(driver.problem_count, 0);
 	for (uint32_t i = 0; i < driver.file_count; i++)
@@ -330,7 +330,7 @@ static void test_problems_name_the_root(void **state)
 	debian();
 	put("/etc/ld.so.cache", "garbage", 7);
 	put(DEBIAN "/libnvoptix.so." V, "garbage", 7);
-	_cleanup_driver_ struct driver driver = {0};
+	_cleanup_driver_ struct cdi_driver driver = {0};
 	assert_int_equal(find(V, &driver, NULL), 0);
 	assert_int_equal(driver.problem_count, 2);
 	for (uint32_t i = 0; i < driver.problem_count; i++)
@@ -340,7 +340,7 @@ static void test_problems_name_the_root(void **state)
 static void test_nothing_there(void **state)
 {
 	(void)state;
-	struct driver driver = {0};
+	struct cdi_driver driver = {0};
 	struct err err = {0};
 	assert_int_equal(find(V, &driver, &err), -ENOENT);
 	assert_non_null(strstr(err.text, "is the NVIDIA driver installed?"));
@@ -399,7 +399,7 @@ static void test_what_a_path_is_for(void **state)
 static int find_again(void *context)
 {
 	(void)context;
-	_cleanup_driver_ struct driver driver = {0};
+	_cleanup_driver_ struct cdi_driver driver = {0};
 	return find(V, &driver, NULL);
 }
 

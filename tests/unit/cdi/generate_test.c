@@ -23,7 +23,7 @@ struct rig {
 	struct gpu gpus[2];
 	struct mig_device migs[1];
 	struct minors *minors;
-	struct driver driver;
+	struct cdi_driver driver;
 	struct driver_file files[4];
 	struct driver_problem problem;
 	const char *missing; /* the node that is not there */
@@ -66,7 +66,8 @@ static void rig_init(struct rig *rig)
 	rig->files[1] = (struct driver_file){DRIVER_LIBRARY, DRIVER_GRAPHICS, core, core_name};
 	rig->files[2] = (struct driver_file){DRIVER_BINARY, DRIVER_UTILITY, smi, smi};
 	rig->files[3] = (struct driver_file){DRIVER_SOCKET, 0, sock, sock};
-	rig->driver = (struct driver){.version = "580.82", .file_count = 4, .files = rig->files};
+	rig->driver =
+	    (struct cdi_driver){.version = "580.82", .file_count = 4, .files = rig->files};
 	rig->options = (struct generate_options){.kind = "nvidia.com/gpu",
 						 .root = "",
 						 .triplet = "x86_64-linux-gnu",

@@ -19,8 +19,8 @@
 
 struct rig {
 	char *top, root[FILE_PATH_MAX];
-	struct image image;
-	struct check check;
+	struct cdi_image image;
+	struct cdi_check check;
 };
 
 static struct rig rig;
@@ -272,8 +272,8 @@ static void test_no_image(void **state)
 static int check_again(void *context)
 {
 	(void)context;
-	_cleanup_check_ struct check check = {.count = 0};
-	struct image image;
+	_cleanup_check_ struct cdi_check check = {.count = 0};
+	struct cdi_image image;
 	return image_check(rig.root, TRIPLET, &image, &check, NULL);
 }
 

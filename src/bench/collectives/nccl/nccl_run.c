@@ -6,7 +6,7 @@
 #include "bench/collectives/nccl/nccl_private.h"
 
 /* One operation under way. */
-struct launch {
+struct nccl_launch {
 	struct nccl_backend *nccl;
 	const struct backend_call *call;
 	int type;    /* NCCL's */
@@ -33,13 +33,13 @@ static int redop_of(enum collective_redop redop)
 	return number[redop];
 }
 
-static void note(struct launch *launch, int rc)
+static void note(struct nccl_launch *launch, int rc)
 {
 	if (launch->result == NCCL_OK && rc != NCCL_IN_PROGRESS)
 		launch->result = rc;
 }
 
-static void send_to(struct launch *launch, const void *from, uint64_t count, uint32_t peer)
+static void send_to(struct nccl_launch *launch, const void *from, uint64_t count, uint32_t peer)
 {
 	struct nccl_backend *nccl = launch->nccl;
 	if (count > 0)
@@ -47,7 +47,7 @@ static void send_to(struct launch *launch, const void *from, uint64_t count, uin
 						 nccl->stream));
 }
 
-static void receive_from(struct launch *launch, void *to, uint64_t count, uint32_t peer)
+static void receive_from(struct nccl_launch *launch, void *to, uint64_t count, uint32_t peer)
 {
 	struct nccl_backend *nccl = launch->nccl;
 	if (count > 0)
@@ -55,18 +55,18 @@ static void receive_from(struct launch *launch, void *to, uint64_t count, uint32
 						 nccl->stream));
 }
 
-static const char *send_at(const struct launch *launch, uint64_t element)
+static const char *send_at(const struct nccl_launch *launch, uint64_t element)
 {
 	return (const char *)launch->call->send + element * launch->size;
 }
 
-static char *receive_at(const struct launch *launch, uint64_t element)
+static char *receive_at(const struct nccl_launch *launch, uint64_t element)
 {
 	return (char *)launch->call->receive + element * launch->size;
 }
 
 /* Each with each: `count` elements, in the order of the ranks. */
-static void alltoall(struct launch *launch)
+static void alltoall(struct nccl_launch *launch)
 {
 	const struct collective_shape *shape = launch->call->shape;
 	for (uint32_t peer = 0; peer < launch->nccl->backend.ranks; peer++) {
@@ -77,7 +77,7 @@ static void alltoall(struct launch *launch)
 }
 
 /* Packed in the order of the ranks, on both sides. */
-static void alltoallv(struct launch *launch)
+static void alltoallv(struct nccl_launch *launch)
 {
 	const struct collective_shape *shape = launch->call->shape;
 	uint32_t rank = launch->nccl->backend.rank, ranks = launch->nccl->backend.ranks;
@@ -94,7 +94,7 @@ static void alltoallv(struct launch *launch)
 	}
 }
 
-static void gather(struct launch *launch)
+static void gather(struct nccl_launch *launch)
 {
 	uint32_t rank = launch->nccl->backend.rank, ranks = launch->nccl->backend.ranks;
 	uint64_t count = launch->call->shape->param_count;
@@ -103,7 +103,7 @@ static void gather(struct launch *launch)
 		receive_from(launch, receive_at(launch, peer * count), count, peer);
 }
 
-static void scatter(struct launch *launch)
+static void scatter(struct nccl_launch *launch)
 {
 	uint32_t rank = launch->nccl->backend.rank, ranks = launch->nccl->backend.ranks;
 	uint64_t count = launch->call->shape->param_count;
@@ -112,7 +112,7 @@ static void scatter(struct launch *launch)
 	receive_from(launch, launch->call->receive, count, launch->call->root);
 }
 
-static void ring(struct launch *launch)
+static void ring(struct nccl_launch *launch)
 {
 	uint32_t rank = launch->nccl->backend.rank, ranks = launch->nccl->backend.ranks;
 	uint64_t count = launch->call->shape->param_count;
@@ -120,7 +120,7 @@ static void ring(struct launch *launch)
 	receive_from(launch, launch->call->receive, count, (rank + ranks - 1) % ranks);
 }
 
-static int group(struct launch *launch, void (*fill)(struct launch *launch))
+static int group(struct nccl_launch *launch, void (*fill)(struct nccl_launch *launch))
 {
 	struct nccl_calls *call = &launch->nccl->call;
 	note(launch, call->ncclGroupStart());
@@ -130,7 +130,7 @@ static int group(struct launch *launch, void (*fill)(struct launch *launch))
 }
 
 /* As nccl-tests does it: what is known doubles with each dimension. */
-static int hypercube(struct launch *launch, struct err *err)
+static int hypercube(struct nccl_launch *launch, struct err *err)
 {
 	struct nccl_backend *nccl = launch->nccl;
 	uint32_t rank = nccl->backend.rank, ranks = nccl->backend.ranks;
@@ -167,7 +167,7 @@ static int hypercube(struct launch *launch, struct err *err)
 	return 0;
 }
 
-static int start(struct launch *launch, const char **out_name)
+static int start(struct nccl_launch *launch, const char **out_name)
 {
 	const struct backend_call *call = launch->call;
 	struct nccl_backend *nccl = launch->nccl;
@@ -222,10 +222,10 @@ static bool is_made_of_sends(enum collective_op op)
 int nccl_run(struct backend *backend, const struct backend_call *call, struct err *err)
 {
 	struct nccl_backend *nccl = nccl_of(backend);
-	struct launch launch = {.nccl = nccl,
-				.call = call,
-				.type = type_of(call->type),
-				.size = collective_type_size(call->type)};
+	struct nccl_launch launch = {.nccl = nccl,
+				     .call = call,
+				     .type = type_of(call->type),
+				     .size = collective_type_size(call->type)};
 	const char *name = "ncclSend and ncclRecv";
 	char version[32];
 

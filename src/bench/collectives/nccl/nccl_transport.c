@@ -37,23 +37,23 @@ const char *nccl_path_to_string(enum nccl_path path)
 }
 
 /* A piece of a line. */
-struct span {
+struct transport_span {
 	const char *at, *end;
 };
 
-static bool span_begins(struct span span, const char *word)
+static bool span_begins(struct transport_span span, const char *word)
 {
 	size_t length = strlen(word);
 	return (size_t)(span.end - span.at) >= length && memcmp(span.at, word, length) == 0;
 }
 
-static const char *span_find(struct span span, const char *word)
+static const char *span_find(struct transport_span span, const char *word)
 {
 	return memmem(span.at, (size_t)(span.end - span.at), word, strlen(word));
 }
 
 /* "0[1a000]", "0": the number; what follows is what is left. */
-static bool take_rank(struct span *span, uint32_t *out)
+static bool take_rank(struct transport_span *span, uint32_t *out)
 {
 	const char *at = span->at;
 	uint64_t number;
@@ -77,7 +77,7 @@ static bool take_rank(struct span *span, uint32_t *out)
 }
 
 /* What stands behind " via ". */
-static bool path_parse(struct span how, enum nccl_path *out)
+static bool path_parse(struct transport_span how, enum nccl_path *out)
 {
 	if (span_begins(how, "P2P"))
 		*out = NCCL_PATH_P2P;
@@ -96,7 +96,7 @@ static bool path_parse(struct span how, enum nccl_path *out)
 }
 
 /* "Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0/GDRDMA", "Ring 00 : 1 -> 0 via P2P/IPC" */
-static void connection_parse(struct span line, uint32_t rank, uint32_t ranks,
+static void connection_parse(struct transport_span line, uint32_t rank, uint32_t ranks,
 			     struct nccl_links *out)
 {
 	const char *via = span_find(line, VIA_MARK), *colon = span_find(line, " : ");
@@ -106,7 +106,7 @@ static void connection_parse(struct span line, uint32_t rank, uint32_t ranks,
 	if (!via || !colon || colon > via)
 		return;
 
-	struct span who = {colon + strlen(" : "), via};
+	struct transport_span who = {colon + strlen(" : "), via};
 	if (who.at > via || !take_rank(&who, &from) || !span_begins(who, " -> "))
 		return;
 
@@ -114,11 +114,11 @@ static void connection_parse(struct span line, uint32_t rank, uint32_t ranks,
 	if (!take_rank(&who, &to) || from >= ranks || to >= ranks || from == to ||
 	    (from != rank && to != rank))
 		return;
-	if (path_parse((struct span){via + strlen(VIA_MARK), line.end}, &path))
+	if (path_parse((struct transport_span){via + strlen(VIA_MARK), line.end}, &path))
 		out->path[from == rank ? to : from] |= (uint8_t)(1u << path);
 }
 
-static void network_parse(struct span name, struct nccl_links *out)
+static void network_parse(struct transport_span name, struct nccl_links *out)
 {
 	size_t length = 0;
 	while (name.at + length < name.end && length < sizeof(out->network) - 1 &&
@@ -139,7 +139,7 @@ void nccl_links_parse(const char *text, size_t length, uint32_t rank, uint32_t r
 
 	for (const char *at = text; at < end;) {
 		const char *newline = memchr(at, '\n', (size_t)(end - at));
-		struct span line = {at, newline ? newline : end};
+		struct transport_span line = {at, newline ? newline : end};
 
 		at = newline ? newline + 1 : end;
 		const char *mark = span_find(line, LINE_MARK);

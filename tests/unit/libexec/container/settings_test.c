@@ -53,7 +53,7 @@ static void no_more_processes_than_there_can_be(void **state)
 	unit_write(self, "0::/a/job-3\n");
 	const struct settings_places places = {.cgroups = tmp, .self = self, .pid_max = pid_max};
 	struct launch launch _cleanup_launch_;
-	struct settings settings;
+	struct container_settings settings;
 	launch_init(&launch);
 	launch.id = 3;
 	settings_read(&launch, &places, &settings);
@@ -188,7 +188,7 @@ static void docker_is_asked_before_it_is_used(void **state)
 
 static void where_docker_puts_its_containers(void **state)
 {
-	const struct settings with = {.parent = "/a"}, without = {.parent = ""};
+	const struct container_settings with = {.parent = "/a"}, without = {.parent = ""};
 	const struct docker_info cgroupfs = {.has_cgroups = true}, systemd = {.has_cgroups = false};
 	assert_null(settings_elsewhere(&cgroupfs, &with, 1000, NULL));
 	assert_non_null(strstr(settings_elsewhere(&cgroupfs, &without, 0, NULL), "no cgroup"));

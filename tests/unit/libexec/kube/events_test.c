@@ -63,7 +63,7 @@ static void rig_add(struct rig *rig, const char *message)
 /* The next request has all of this; it is answered. */
 static void rig_expect(struct rig *rig, const char *method, const char *part, uint32_t status)
 {
-	const struct answer answer = {.status = status};
+	const struct kube_answer answer = {.status = status};
 	assert_true(events_due_ns(rig->events) != UINT64_MAX);
 	if (events_due_ns(rig->events) > rig->now_ns)
 		rig->now_ns = events_due_ns(rig->events);
@@ -102,7 +102,7 @@ static void test_equal_ones_are_counted(void **state)
 static void test_one_more_meanwhile(void **state)
 {
 	struct rig *rig = *state;
-	const struct answer created = {.status = ANSWER_CREATED};
+	const struct kube_answer created = {.status = ANSWER_CREATED};
 	rig_add(rig, "a");
 	assert_true(events_begin(rig->events, rig->now_ns, &rig->request));
 	free(rig->request.body);
@@ -117,7 +117,7 @@ static void test_one_more_meanwhile(void **state)
 static void test_too_many(void **state)
 {
 	struct rig *rig = *state;
-	const struct answer broken = {.code = -EIO};
+	const struct kube_answer broken = {.code = -EIO};
 	char text[32];
 	rig_add(rig, "on its way");
 	assert_true(events_begin(rig->events, rig->now_ns, &rig->request));
@@ -142,7 +142,7 @@ static void test_too_many(void **state)
 static void test_failures(void **state)
 {
 	struct rig *rig = *state;
-	struct answer answer = {.status = 503};
+	struct kube_answer answer = {.status = 503};
 	rig_add(rig, "a");
 	for (int i = 0; i < 10; i++) {
 		uint64_t before_ns = rig->now_ns;
@@ -155,7 +155,7 @@ static void test_failures(void **state)
 	rig_add(rig, "b");
 	assert_true(events_begin(rig->events, rig->now_ns, &rig->request));
 	free(rig->request.body);
-	answer = (struct answer){.status = 429, .retry_after_ns = 90 * CLOCK_NS_PER_S};
+	answer = (struct kube_answer){.status = 429, .retry_after_ns = 90 * CLOCK_NS_PER_S};
 	events_end(rig->events, &answer, rig->now_ns);
 	assert_int_equal(events_due_ns(rig->events), rig->now_ns + 90 * CLOCK_NS_PER_S);
 	/* What is wrong with it will be wrong again. */
@@ -211,7 +211,7 @@ static void test_the_name_of_a_long_node(void **state)
 static int rig_scenario(void *context)
 {
 	struct rig rig;
-	const struct answer created = {.status = ANSWER_CREATED};
+	const struct kube_answer created = {.status = ANSWER_CREATED};
 	int result = rig_open(&rig, "n");
 	if (result < 0)
 		return result;

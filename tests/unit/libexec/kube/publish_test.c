@@ -77,7 +77,7 @@ static const char *ask(uint64_t now_ns)
 
 static void answer(uint32_t status, const char *body, uint64_t now_ns)
 {
-	const struct answer what = {.status = status};
+	const struct kube_answer what = {.status = status};
 	if (status == ANSWER_OK)
 		assert_true(publish_data(scene.publish, body, strlen(body)) >= 0);
 	publish_end(scene.publish, &what, now_ns);

@@ -14,7 +14,7 @@
 #define RIG_BEGIN_NS UINT64_C(1000000000000)
 
 struct rig {
-	struct watch *watch;
+	struct kube_watch *watch;
 	uint64_t now_ns;
 	char label[300], problem[600], others[300];
 	unsigned labels, problems, told;
@@ -92,13 +92,13 @@ static int rig_data(struct rig *rig, const char *text)
 
 static void rig_end(struct rig *rig, uint32_t status)
 {
-	const struct answer answer = {.status = status};
+	const struct kube_answer answer = {.status = status};
 	watch_end(rig->watch, &answer, rig->now_ns);
 }
 
 static void rig_break(struct rig *rig)
 {
-	const struct answer answer = {.code = -EIO, .text = "broken"};
+	const struct kube_answer answer = {.code = -EIO, .text = "broken"};
 	watch_end(rig->watch, &answer, rig->now_ns);
 }
 
@@ -196,7 +196,7 @@ static void test_waits_grow(void **state)
 	assert_int_equal(rig->problems, 1);
 	/* The server's own wish counts when it is longer, and is not obeyed for ever. */
 	(void)rig_begin(rig, "");
-	struct answer answer = {.status = 429, .retry_after_ns = 90 * CLOCK_NS_PER_S};
+	struct kube_answer answer = {.status = 429, .retry_after_ns = 90 * CLOCK_NS_PER_S};
 	watch_end(rig->watch, &answer, rig->now_ns);
 	assert_int_equal(rig_begin(rig, "resourceVersion=0"), 90 * CLOCK_NS_PER_S);
 	answer.retry_after_ns = 900000 * CLOCK_NS_PER_S;
@@ -217,7 +217,7 @@ static void test_gone(void **state)
 	(void)rig_begin(rig, "watch=1");
 	assert_int_equal(rig_data(rig, "{\"type\":\"ERROR\",\"object\":{\"code\":410}}\n"),
 			 -ESTALE);
-	struct answer answer = {.code = -ECANCELED, .status = ANSWER_OK};
+	struct kube_answer answer = {.code = -ECANCELED, .status = ANSWER_OK};
 	watch_end(rig->watch, &answer, rig->now_ns);
 	assert_int_equal(rig_begin(rig, "metadata.name%3Dn"), 0); /* at once */
 	rig_list(rig, "80", "b");
@@ -236,7 +236,7 @@ static void test_garbage(void **state)
 	(void)rig_begin(rig, "watch=1");
 	assert_true(rig_data(rig, "<html>\n") < 0);
 	assert_true(rig_data(rig, "more") < 0);
-	struct answer answer = {.code = -ECANCELED, .status = ANSWER_OK};
+	struct kube_answer answer = {.code = -ECANCELED, .status = ANSWER_OK};
 	watch_end(rig->watch, &answer, rig->now_ns);
 	assert_non_null(strstr(rig->problem, "no event of a watch"));
 	assert_true(rig_begin(rig, "resourceVersion=70") > 0);
@@ -267,7 +267,7 @@ static void test_a_node_that_goes(void **state)
 static void test_a_token_that_was_replaced(void **state)
 {
 	struct rig *rig = *state;
-	const struct answer answer = {.status = ANSWER_UNAUTHORIZED, .token_changed = true};
+	const struct kube_answer answer = {.status = ANSWER_UNAUTHORIZED, .token_changed = true};
 	(void)rig_begin(rig, "");
 	watch_end(rig->watch, &answer, rig->now_ns);
 	assert_int_equal(rig_begin(rig, ""), 0);
@@ -304,7 +304,7 @@ static int rig_scenario(void *context)
 	rig.watch = watch_new(&options, &err);
 	if (!rig.watch)
 		return err.code;
-	const struct answer answer = {.status = ANSWER_OK};
+	const struct kube_answer answer = {.status = ANSWER_OK};
 	(void)watch_begin(rig.watch, rig.now_ns, &request);
 	int result = watch_data(rig.watch, list, sizeof(list) - 1, rig.now_ns);
 	watch_end(rig.watch, &answer, rig.now_ns);

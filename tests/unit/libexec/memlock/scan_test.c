@@ -10,7 +10,7 @@ static const char *kinds_of(const char *text)
 {
 	static const char letters[] = ".{[<snw!";
 	static char out[SCAN_DEPTH_MAX * 4];
-	struct scan scan;
+	struct memlock_scan scan;
 	size_t length = 0;
 	scan_start(&scan, text, strlen(text));
 	for (;;) {
@@ -60,7 +60,7 @@ static void depth_has_an_end(void **state)
 {
 	char text[SCAN_DEPTH_MAX + 2];
 	memset(text, '[', sizeof(text));
-	struct scan scan;
+	struct memlock_scan scan;
 	scan_start(&scan, text, sizeof(text));
 	for (int i = 0; i < SCAN_DEPTH_MAX; i++)
 		assert_int_equal(scan_next(&scan).kind, SCAN_ARRAY);
@@ -72,7 +72,7 @@ static void keys_depths_and_numbers(void **state)
 {
 	static const char text[] = "{\"one\":1,\"in\":{\"two\":18446744073709551615},\"three\":"
 				   "18446744073709551616,\"x\":-1,\"y\":1.0}";
-	struct scan scan;
+	struct memlock_scan scan;
 	uint64_t value = 0;
 	scan_start(&scan, text, strlen(text));
 	assert_int_equal(scan_next(&scan).depth, 0);
@@ -103,7 +103,7 @@ static void keys_depths_and_numbers(void **state)
 static void text_is_compared_as_it_is_written(void **state)
 {
 	static const char text[] = "[\"abc\",\"a\\u0062c\",1]";
-	struct scan scan;
+	struct memlock_scan scan;
 	scan_start(&scan, text, strlen(text));
 	(void)scan_next(&scan);
 	struct scan_token token = scan_next(&scan);

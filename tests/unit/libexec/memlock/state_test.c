@@ -5,14 +5,14 @@
 #include "libexec/memlock/state.h"
 #include "unit/unit.h"
 
-static bool parse(const char *text, struct state *out)
+static bool parse(const char *text, struct memlock_state *out)
 {
-	return state_parse(text, strlen(text), out);
+	return memlock_state_parse(text, strlen(text), out);
 }
 
 static void the_state_of_a_runtime(void **state)
 {
-	struct state it;
+	struct memlock_state it;
 	/* As runc writes it, and as crun does. */
 	assert_true(parse("{\"ociVersion\":\"1.0.2-dev\",\"id\":\"box\",\"status\":\"creating\","
 			  "\"pid\":4242,\"bundle\":\"/run/x\",\"annotations\":{\"pid\":\"7\"}}",
@@ -44,7 +44,7 @@ static void no_process(void **state)
 	    "{\"pid\":12} x",
 	    "{\"a\":{\"pid\":12}}",
 	};
-	struct state it;
+	struct memlock_state it;
 	for (size_t i = 0; i < array_length(bad); i++)
 		assert_false(parse(bad[i], &it));
 }

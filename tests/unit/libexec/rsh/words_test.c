@@ -8,7 +8,7 @@
 enum { HOST_MAX = 255, TEXT_MAX = 64 };
 
 /* `words` ends in NULL; the program's name is put before them. */
-static enum words_result parse(const char *const *words, char text[TEXT_MAX], struct words *out)
+static enum words_result parse(const char *const *words, char text[TEXT_MAX], struct rsh_words *out)
 {
 	const char *argv[32] = {"sluice-rsh"};
 	int argc = 1;
@@ -20,7 +20,7 @@ static enum words_result parse(const char *const *words, char text[TEXT_MAX], st
 static void check(const char *const *words, const char *host, const char *text)
 {
 	char got[TEXT_MAX];
-	struct words out;
+	struct rsh_words out;
 	assert_int_equal(parse(words, got, &out), WORDS_OK);
 	assert_int_equal(out.host_length, strlen(host));
 	assert_memory_equal(out.host, host, out.host_length);
@@ -55,7 +55,7 @@ static void options_are_passed_over(void **state)
 static void what_cannot_be_meant(void **state)
 {
 	char text[TEXT_MAX];
-	struct words out;
+	struct rsh_words out;
 	const struct {
 		const char *words[4];
 		enum words_result result;
@@ -79,7 +79,7 @@ static void what_cannot_be_meant(void **state)
 static void what_is_too_long(void **state)
 {
 	char text[TEXT_MAX], word[TEXT_MAX + 1], host[HOST_MAX + 2];
-	struct words out;
+	struct rsh_words out;
 	memset(word, 'w', TEXT_MAX);
 	word[TEXT_MAX] = '\0';
 	assert_int_equal(parse(WORDS("h", word), text, &out), WORDS_TOO_LONG);

@@ -35,11 +35,11 @@ static int start(const struct spec *spec, const struct cgroup *cgroup, struct co
 		 struct err *err)
 {
 	_cleanup_close_ int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	struct command command = {.spec = spec,
-				  .environment = environment,
-				  .out_fd = null_fd,
-				  .err_fd = null_fd,
-				  .cgroup = cgroup};
+	struct job_command command = {.spec = spec,
+				      .environment = environment,
+				      .out_fd = null_fd,
+				      .err_fd = null_fd,
+				      .cgroup = cgroup};
 	return command_start(&command, out, err);
 }
 
@@ -169,11 +169,11 @@ static void a_helper_that_lies_holds_nobody_up(void **state)
 		char *helper[] = {(char *)"/bin/sh", (char *)"-c", path, NULL};
 		spec_of(&spec, "true");
 		(void)snprintf(spec.directory, sizeof(spec.directory), "%s", tmp);
-		struct command command = {.spec = &spec,
-					  .helper = helper,
-					  .environment = environment,
-					  .out_fd = launch_fd,
-					  .err_fd = STDERR_FILENO};
+		struct job_command command = {.spec = &spec,
+					      .helper = helper,
+					      .environment = environment,
+					      .out_fd = launch_fd,
+					      .err_fd = STDERR_FILENO};
 		assert_true(command_start(&command, &outcome, NULL) < 0);
 		assert_int_equal(outcome.pid, -1);
 		assert_int_equal(outcome.cgroup_code, 0);

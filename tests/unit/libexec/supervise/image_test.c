@@ -127,13 +127,13 @@ static void the_process_that_only_waits_is_known(void **state)
 
 static void what_was_killed_may_have_left_something(void **state)
 {
-	struct watch watch = {.status = 7 << 8};
+	struct job_watch watch = {.status = 7 << 8};
 	assert_false(image_is_left(&watch));
 	watch.killed_leftovers = 1;
 	assert_true(image_is_left(&watch));
-	watch = (struct watch){.was_told = true};
+	watch = (struct job_watch){.was_told = true};
 	assert_true(image_is_left(&watch));
-	watch = (struct watch){.status = 9};
+	watch = (struct job_watch){.status = 9};
 	assert_true(image_is_left(&watch));
 }
 

@@ -54,13 +54,13 @@ static void what_listens_is_served_while_the_command_runs(void **state)
 	heard.source = &self.sources[1];
 	struct cgroup none = CGROUP_NONE;
 	agents_init(&self.agents, -1);
-	struct watch watch = {.agents = &self.agents,
-			      .cgroup = &none,
-			      .signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK),
-			      .command = pid,
-			      .sources = self.sources,
-			      .source_count = self.source_count};
-	watch_run(&watch);
+	struct job_watch watch = {.agents = &self.agents,
+				  .cgroup = &none,
+				  .signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK),
+				  .command = pid,
+				  .sources = self.sources,
+				  .source_count = self.source_count};
+	job_watch_run(&watch);
 	assert_true(WIFEXITED(watch.status));
 	assert_int_equal(WEXITSTATUS(watch.status), 3);
 	assert_int_equal(heard.count, 1);
