@@ -45,6 +45,7 @@ static const struct wire_method service_methods[] = {
     ROW("Queue", "Signal", signal_request, signal_reply, false, service_signal),
     ROW("Queue", "Cancel", cancel_request, cancel_reply, false, service_cancel),
     LARGE_ROW("Queue", "Change", change_request, change_reply, false, service_change),
+    LARGE_ROW("Queue", "Act", act_request, act_reply, false, service_act_many),
     ROW("Queue", "Drain", drain_request, drain_reply, false, service_drain),
     ROW("Queue", "Collect", collect_request, collect_reply, false, service_collect),
     ROW("Queue", "Usage", usage_request, usage_reply, false, service_usage),

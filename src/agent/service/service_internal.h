@@ -126,6 +126,8 @@ int service_no_job(uint64_t id, struct err *err);
 /* The answer to a request whose job was looked up in vain: `rc` and `err` of the query. */
 void service_fail_lookup(struct service_request *request, uint64_t id, int rc,
 			 const struct err *err);
+/* -EINVAL: it is no signal that a job can be sent. */
+int service_check_signal(uint32_t signo, struct err *err);
 int service_check_priority(const struct service_request *request, int32_t priority,
 			   struct err *err);
 /* The groups and limits of the process that calls, as the kernel says; the groups are borrowed of
@@ -147,6 +149,7 @@ void service_watch_job(struct wire_call *call, const ProtobufCMessage *message, 
 void service_signal(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_cancel(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_change(struct wire_call *call, const ProtobufCMessage *message, void *context);
+void service_act_many(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_drain(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_collect(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_list(struct wire_call *call, const ProtobufCMessage *message, void *context);

@@ -419,7 +419,7 @@ void service_watch_job(struct wire_call *call, const ProtobufCMessage *message, 
 
 /* --- Signal and Cancel ----------------------------------------------------------------------- */
 
-static int service_check_signal(uint32_t signo, struct err *err)
+int service_check_signal(uint32_t signo, struct err *err)
 {
 	if (signo < 1 || signo > (uint32_t)SIGRTMAX)
 		return err_set(err, -EINVAL, "there is no signal %" PRIu32, signo);

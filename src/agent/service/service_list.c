@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "agent/service/service_internal.h"
+#include "agent/service/service_select.h"
 #include "agent/users.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -27,7 +28,9 @@ struct service_listing {
 	bool all;
 	uint32_t states; /* bit N: jobs in state N; 0: all of them */
 	bool has_user, has_uid, is_manager;
-	int64_t since_unix_ns; /* 0: as `all` says */
+	bool own;		      /* only jobs that the caller may act on */
+	struct service_select select; /* owned */
+	int64_t since_unix_ns;	      /* 0: as `all` says */
 	char project[WANTS_NAME_MAX];
 	uid_t uid;
 	char user[USERS_NAME_MAX];
@@ -61,6 +64,11 @@ static bool listing_wants(const struct service_listing *listing, const struct jo
 	     !(listing->is_manager || message_view_owns(&listing->view, job->uid))))
 		return false;
 
+	bool owns = message_view_owns(&listing->view, job->uid);
+	if (listing->own && !owns && !(listing->is_manager && listing->has_user))
+		return false;
+	if (!service_select_has(&listing->select, job, owns))
+		return false;
 	if (!listing->has_user)
 		return true;
 	if (listing->has_uid && listing->uid == job->uid)
@@ -226,6 +234,7 @@ static void listing_release(struct service_request *request)
 	arena_done(&listing->arena);
 	buf_done(&listing->packed);
 	free(listing->unended);
+	service_select_done(&listing->select);
 }
 
 static int listing_take(struct service_listing *listing, const Sluice__V1__ListRequest *asked,
@@ -253,6 +262,11 @@ static int listing_take(struct service_listing *listing, const Sluice__V1__ListR
 		/* Who asks for jobs that have ended means all of them. */
 		listing->all |= job_state_is_final(state);
 	}
+
+	listing->own = asked->own;
+	int rc = service_select_take(&listing->select, asked, err);
+	if (rc < 0)
+		return rc;
 
 	listing->has_user = asked->user[0] != '\0';
 	if (strlen(asked->user) >= sizeof(listing->user))

@@ -7,23 +7,26 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "base/parse.h"
 #include "cmd/service/agent_call.h"
 #include "cmd/cmd.h"
+#include "cmd/jobs/job_select.h"
 #include "cmd/jobs/job_target.h"
 #include "cmd/jobs/job_text.h"
 #include "cmd/options.h"
 #include "sluice.pb-c.h"
 
-enum { CANCEL_JOBS_MAX = 10000, CANCEL_SIGNAL_LAST = 31 };
+enum { CANCEL_SIGNAL_LAST = 31 };
 
 #define CANCEL_GRACE_NOT_GIVEN UINT64_MAX
 
 struct cancel_options {
 	const char *signal, *socket;
 	uint64_t grace_ns;
-	bool now, quiet;
+	bool now;
+	struct job_select_options select;
 };
 
 static const struct option_row cancel_rows[] = {
@@ -45,8 +48,12 @@ static const struct option_row cancel_rows[] = {
     {.name = "quiet",
      .letter = 'q',
      .kind = OPTION_FLAG,
-     .help = "do not say which jobs had ended already",
-     OPTION_FIELD(struct cancel_options, quiet)},
+     .help =
+	 "do not say which jobs had ended already, or how many end; where nothing fits, it is no "
+	 "error",
+     OPTION_FIELD(struct cancel_options, select.quiet)},
+    JOB_SELECT_ROWS(struct cancel_options),
+    JOB_SELECT_YES_ROW(struct cancel_options),
     AGENT_CALL_SOCKET_ROW(struct cancel_options),
     {0},
 };
@@ -72,9 +79,10 @@ static int cancel_signal(const char *text)
 }
 
 static int cancel_one(const struct cmd_call *call, struct agent_call *agent, const char *text,
-		      Sluice__V1__CancelRequest *request)
+		      void *context)
 {
 	const struct cancel_options *options = call->options;
+	Sluice__V1__CancelRequest *request = context;
 	struct err err = {0};
 	ProtobufCMessage *message = NULL;
 	struct job_target target;
@@ -92,13 +100,17 @@ static int cancel_one(const struct cmd_call *call, struct agent_call *agent, con
 		return cmd_fail(call, agent_call_exit_code(agent, rc), &err);
 
 	const Sluice__V1__CancelReply *reply = (const Sluice__V1__CancelReply *)message;
-	if (reply->was_final && !options->quiet)
+	if (reply->was_final && !options->select.quiet)
 		fprintf(stderr, "%s: job %s has ended already: %s\n", call->path, text,
 			job_text_state(reply->state));
 
 	agent_call_free(message);
 	return CMD_EXIT_OK;
 }
+
+static const Sluice__V1__JobState cancel_states[] = {
+    SLUICE__V1__JOB_STATE__PENDING, SLUICE__V1__JOB_STATE__HELD, SLUICE__V1__JOB_STATE__STARTING,
+    SLUICE__V1__JOB_STATE__RUNNING, SLUICE__V1__JOB_STATE__STOPPING};
 
 static int cancel_run(const struct cmd_call *call)
 {
@@ -116,10 +128,10 @@ static int cancel_run(const struct cmd_call *call)
 	request.has_grace = options->now || options->grace_ns != CANCEL_GRACE_NOT_GIVEN;
 	request.grace_ns = options->now || !request.has_grace ? 0 : options->grace_ns;
 
-	uint64_t id;
-	for (int i = 0; i < call->argc; i++) /* all or none of a line that is wrong */
-		if (job_text_id(call->argv[i], &id) < 0)
-			return cmd_usage(call, "'%s' is no number of a job", call->argv[i]);
+	_cleanup_job_select_ struct job_select select = {.count = 0};
+	int exit_code = job_select_read(call, &options->select, &select);
+	if (exit_code != CMD_EXIT_OK)
+		return exit_code;
 
 	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
 	const struct agent_call_options how = {
@@ -129,18 +141,23 @@ static int cancel_run(const struct cmd_call *call)
 	if (rc < 0)
 		return cmd_fail(call, agent_call_exit_code(&agent, rc), &err);
 
-	int worst = CMD_EXIT_OK;
-	for (int i = 0; i < call->argc; i++) {
-		int exit_code = cancel_one(call, &agent, call->argv[i], &request);
-		if (exit_code != CMD_EXIT_OK)
-			worst = exit_code;
-	}
+	const struct job_select_verb verb = {.infinitive = "cancel",
+					     .participle = "cancelled",
+					     .states = cancel_states,
+					     .state_count = array_length(cancel_states),
+					     .can = "waits or runs",
+					     .may_be_over = true,
+					     .one = cancel_one,
+					     .context = &request};
+	Sluice__V1__ActRequest act = SLUICE__V1__ACT_REQUEST__INIT;
 
-	return worst;
+	act.cancel = &request;
+	return job_select_act(call, &agent, &verb, &select, &act);
 }
 
 static const struct cmd_exit_row cancel_exits[] = {
     {CMD_EXIT_OK, "they end now, or had ended already"},
+    {CMD_EXIT_FAILED, "they stay: the answer at the terminal was no"},
     {CMD_EXIT_USAGE, "wrong command line, or there is no such job"},
     {CMD_EXIT_CANNOT_WRITE, "the agent cannot write its state"},
     AGENT_CALL_EXITS,
@@ -151,6 +168,9 @@ static const struct cmd_example cancel_examples[] = {
     {"sluice cancel --signal INT --grace 5m 17 18", "gives them time to write a checkpoint"},
     {"sluice cancel --now 17", "kills all of it"},
     {"sluice cancel 20.3", "one member of the array 20; 'sluice cancel 20' cancels all of it"},
+    {"sluice cancel 12-20 20.5-9 'train-*'",
+     "a range, some members of an array, all of such names"},
+    {"sluice cancel --all --state Pending", "all of one's own that have not started"},
     {0},
 };
 
@@ -161,16 +181,17 @@ const struct command cmd_cancel = {
 	"Sends a signal to every process of each job, and SIGKILL to what still lives after the "
 	"grace time. A job that waits leaves the queue. Returns when this is certain to happen, "
 	"also if the machine crashes now; 'sluice jobs wait' waits for the end. A job that has "
-	"ended already stays as it is.\n\nOne's own jobs only; root may cancel any.",
+	"ended already stays as it is.\n\nOne's own jobs only; root may cancel any. Where more "
+	"than "
+	"five jobs would end, it asks on a terminal.",
     .group = CMD_GROUP_JOBS,
     .run = cancel_run,
     .options = cancel_rows,
     .defaults = &cancel_defaults,
     .options_size = sizeof(struct cancel_options),
-    .positional = "ID...",
+    .positional = "[ID|RANGE|NAME...]",
     .positional_words = "@jobs",
-    .positional_min = 1,
-    .positional_max = CANCEL_JOBS_MAX,
+    .positional_max = JOB_SELECT_ARGUMENTS_MAX,
     .exits = cancel_exits,
     .examples = cancel_examples,
 };

@@ -16,17 +16,17 @@
 #include "base/text.h"
 #include "cmd/service/agent_call.h"
 #include "cmd/cmd.h"
-#include "cmd/jobs/job_follow.h"
 #include "cmd/jobs/job_target.h"
 #include "cmd/jobs/job_text.h"
 #include "cmd/jobs/jobs_change.h"
 #include "cmd/jobs/jobs_usage.h"
+#include "cmd/jobs/jobs_wait.h"
 #include "cmd/options.h"
 #include "cmd/jobs/since.h"
 #include "cmd/table.h"
 #include "sluice.pb-c.h"
 
-enum { JOBS_WAIT_MAX = 10000, JOBS_STATES_MAX = 9 };
+enum { JOBS_STATES_MAX = 9, JOBS_NAMES_MAX = 32 };
 
 #define JOBS_EACH_NS UINT64_C(1000000000) /* with --watch */
 
@@ -34,7 +34,7 @@ struct jobs_options {
 	enum option_output output;
 	bool all, watch, no_start;
 	const char *user, *socket, *since, *project;
-	struct option_list states;
+	struct option_list states, names;
 };
 
 static const struct option_row jobs_rows[] = {
@@ -53,10 +53,16 @@ static const struct option_row jobs_rows[] = {
      .words = "Pending|Held|Starting|Running|Stopping|Succeeded|Failed|Cancelled",
      .help = "only those in this state; may be given again",
      OPTION_FIELD(struct jobs_options, states)},
+    {.name = "name",
+     .kind = OPTION_LIST,
+     .value = "GLOB",
+     .help = "only those of that name, with * ? and [a-z]: your own; may be given again",
+     OPTION_FIELD(struct jobs_options, names)},
     {.name = "user",
      .letter = 'u',
      .kind = OPTION_TEXT,
      .value = "USER",
+     .words = "@users",
      .help = "only this user's, by name or number",
      OPTION_FIELD(struct jobs_options, user)},
     {.name = "since",
@@ -182,6 +188,11 @@ static int jobs_fill(const struct cmd_call *call, struct agent_call *agent, stru
 		if (job_text_state_parse(options->states.items[i], &states[request.n_states++],
 					 &err) < 0)
 			return cmd_usage(call, "%s", err.text);
+
+	if (options->names.count > JOBS_NAMES_MAX)
+		return cmd_usage(call, "--name: at most %d of them", JOBS_NAMES_MAX);
+	request.names = (char **)options->names.items;
+	request.n_names = options->names.count;
 
 	list->now_unix_ns = clock_unix_ns();
 	request.project = options->project ? (char *)options->project : request.project;
@@ -523,151 +534,6 @@ static int jobs_run(const struct cmd_call *call)
 			      : jobs_show_list(call, &agent, 0, stdout);
 }
 
-/* --- waiting ---------------------------------------------------------------------------------- */
-
-struct jobs_wait_options {
-	uint64_t timeout_ns;
-	const char *socket;
-};
-
-static const struct option_row jobs_wait_rows[] = {
-    {.name = "timeout",
-     .kind = OPTION_DURATION,
-     .value = "TIME",
-     .help = "give up after this, exit code 124; the jobs go on (default: never)",
-     .min = 1,
-     OPTION_FIELD(struct jobs_wait_options, timeout_ns)},
-    AGENT_CALL_SOCKET_ROW(struct jobs_wait_options),
-    {0},
-};
-
-struct jobs_wait {
-	bool over, failed;
-};
-
-static void jobs_told(enum job_follow_event event, void *context)
-{
-	struct jobs_wait *wait = context;
-	wait->over = wait->over || event == JOB_FOLLOW_DONE || event == JOB_FOLLOW_FAILED;
-	wait->failed = wait->failed || event == JOB_FOLLOW_FAILED;
-}
-
-/* Waits for one; its exit code, or ours. */
-static int jobs_wait_one(const struct cmd_call *call, struct agent_call *agent, uint64_t id,
-			 uint64_t until_ns)
-{
-	const struct jobs_wait_options *own = call->options;
-	struct err err = {0};
-	struct jobs_wait wait = {0};
-	const struct job_follow_options options = {.agent = agent,
-						   .how = {.socket = own->socket},
-						   .id = id,
-						   .stdout_fd = -1,
-						   .stderr_fd = -1,
-						   .told = jobs_told,
-						   .context = &wait};
-	struct job_follow *follow = job_follow_new(&options, &err);
-	if (!follow)
-		return cmd_fail(call, CMD_EXIT_FAILED, &err);
-
-	int rc = 0;
-	uint64_t now_ns;
-	while (rc == 0 && !wait.over && (now_ns = loop_now_ns(agent->loop)) < until_ns)
-		rc = loop_pass(agent->loop,
-			       until_ns - now_ns < JOBS_EACH_NS ? until_ns - now_ns : JOBS_EACH_NS,
-			       &err);
-
-	int exit_code;
-
-	if (rc < 0) {
-		exit_code = cmd_fail(call, CMD_EXIT_FAILED, &err);
-	} else if (!wait.over) {
-		(void)err_set(&err, -ETIMEDOUT, "job %" PRIu64 " has not ended", id);
-		exit_code = cmd_fail(call, CMD_EXIT_DEADLINE, &err);
-	} else if (wait.failed) {
-		const struct err *why = job_follow_error(follow);
-		exit_code = cmd_fail(call,
-				     why->code == -ENOENT ? CMD_EXIT_USAGE
-							  : agent_call_exit_code(agent, why->code),
-				     why);
-	} else {
-		exit_code = job_text_exit_code(job_follow_job(follow));
-	}
-
-	(void)job_follow_free(follow);
-	return exit_code;
-}
-
-/* Waits for a job, or for all members of an array. */
-static int jobs_wait_for(const struct cmd_call *call, struct agent_call *agent, const char *text,
-			 uint64_t until_ns)
-{
-	struct job_target target;
-	struct err err = {0};
-	int rc = job_target_find(agent, text, true, &target, &err);
-	if (rc == -EINVAL)
-		return cmd_fail(call, CMD_EXIT_USAGE, &err);
-
-	if (rc < 0)
-		return cmd_fail(call, agent_call_exit_code(agent, rc), &err);
-
-	int first = jobs_wait_one(call, agent, target.id, until_ns);
-	for (uint64_t i = 1; i < target.array_count; i++) {
-		int exit_code = jobs_wait_one(call, agent, target.id + i, until_ns);
-		first = first == CMD_EXIT_OK ? exit_code : first;
-	}
-
-	return first;
-}
-
-static int jobs_wait_run(const struct cmd_call *call)
-{
-	const struct jobs_wait_options *options = call->options;
-	uint64_t id;
-	for (int i = 0; i < call->argc; i++)
-		if (job_text_id(call->argv[i], &id) < 0)
-			return cmd_usage(call, "'%s' is no number of a job", call->argv[i]);
-
-	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
-	int exit_code = jobs_open(call, options->socket, true, &agent);
-	if (exit_code != CMD_EXIT_OK)
-		return exit_code;
-
-	uint64_t until_ns = options->timeout_ns
-				? clock_after_ns(loop_now_ns(agent.loop), options->timeout_ns)
-				: UINT64_MAX;
-	int first = CMD_EXIT_OK;
-	for (int i = 0; i < call->argc; i++) {
-		exit_code = jobs_wait_for(call, &agent, call->argv[i], until_ns);
-		if (first == CMD_EXIT_OK)
-			first = exit_code;
-	}
-
-	return first;
-}
-
-static const struct cmd_exit_row jobs_wait_exits[] = {
-    {CMD_EXIT_OK, "all of them ended with 0"},
-    {CMD_EXIT_FAILED, "the exit code of the first, in the order given, that did not"},
-    {CMD_EXIT_USAGE, "wrong command line, or there is no such job"},
-    {CMD_EXIT_DEADLINE, "--timeout is over"},
-    {CMD_EXIT_UNAVAILABLE, "no agent answers"},
-    {0},
-};
-
-static const struct command jobs_wait = {
-    .name = "wait",
-    .summary = "Wait until jobs have ended",
-    .run = jobs_wait_run,
-    .options = jobs_wait_rows,
-    .options_size = sizeof(struct jobs_wait_options),
-    .positional = "ID...",
-    .positional_words = "@jobs",
-    .positional_min = 1,
-    .positional_max = JOBS_WAIT_MAX,
-    .exits = jobs_wait_exits,
-};
-
 static const struct cmd_exit_row jobs_exits[] = {
     {CMD_EXIT_OK, "the jobs were listed, also when there are none"},
     {CMD_EXIT_USAGE, "wrong command line, or there is no such job"},
@@ -678,8 +544,12 @@ static const struct cmd_example jobs_examples[] = {
     {"sluice jobs", "what waits, what runs, and what ended lately"},
     {"sluice jobs --all --state Failed --user alice", "all of alice's that failed"},
     {"sluice jobs --since 7d --state Failed", "what failed in a week"},
+    {"sluice jobs --all --name 'train-*'", "all of one's own of such names"},
     {"sluice jobs 17", "one in full: its GPUs, processes, times and files"},
     {"sluice jobs wait 17 18", "until both have ended"},
+    {"sluice jobs wait 'train-*'", "until all of that name have ended"},
+    {"sluice jobs retry --all --state Failed", "what has failed, again"},
+    {"sluice jobs prio -p -10 12-20", "these behind one's others"},
     {"sluice jobs hold 17", "does not start before 'sluice jobs release 17'"},
     {"sluice jobs set 17 --priority 10", "goes before those that wait with less"},
     {0},
@@ -697,8 +567,8 @@ const struct command cmd_jobs = {
     .group = CMD_GROUP_JOBS,
     .run = jobs_run,
     .commands = (const struct command *const[]){&jobs_usage, &jobs_wait, &jobs_hold, &jobs_release,
-						&jobs_retry, &jobs_set, &jobs_drain, &jobs_resume,
-						&jobs_gc, NULL},
+						&jobs_retry, &jobs_prio, &jobs_set, &jobs_drain,
+						&jobs_resume, &jobs_gc, NULL},
     .options = jobs_rows,
     .options_size = sizeof(struct jobs_options),
     .positional = "[ID]",

@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "cmd/service/agent_call.h"
 #include "cmd/cmd.h"
+#include "cmd/jobs/job_select.h"
 #include "cmd/jobs/job_target.h"
 #include "cmd/jobs/run_wants.h"
 #include "cmd/options.h"
@@ -18,15 +20,39 @@
 #include "job/wants.h"
 #include "sluice.pb-c.h"
 
-enum { JOBS_CHANGE_MAX = 10000 };
-
 #define JOBS_PRIORITY_NOT_GIVEN INT64_MIN
 
 struct jobs_change_options {
 	const char *socket;
-	int64_t priority; /* of `set` alone, as the next */
+	struct job_select_options select; /* of those that change jobs */
+	int64_t priority;		  /* of `set` and `prio` alone */
 	const char *begin;
 	struct option_list environment;
+};
+
+#define JOBS_CHANGE_SELECT_ROWS                                                                    \
+	JOB_SELECT_ROWS(struct jobs_change_options),                                               \
+	    JOB_SELECT_YES_ROW(struct jobs_change_options),                                        \
+	    JOB_SELECT_QUIET_ROW(struct jobs_change_options),                                      \
+	    AGENT_CALL_SOCKET_ROW(struct jobs_change_options)
+
+static const struct option_row jobs_select_rows[] = {
+    JOBS_CHANGE_SELECT_ROWS,
+    {0},
+};
+
+static const struct option_row jobs_prio_rows[] = {
+    {.name = "priority",
+     .letter = 'p',
+     .kind = OPTION_I64,
+     .value = "N",
+     .help = "start before waiting jobs with a lower one; -100 to 100, above 0 for administrators",
+     .min = -WANTS_PRIORITY_MAX,
+     .max = WANTS_PRIORITY_MAX,
+     .required = true,
+     OPTION_FIELD(struct jobs_change_options, priority)},
+    JOBS_CHANGE_SELECT_ROWS,
+    {0},
 };
 
 static const struct option_row jobs_change_rows[] = {
@@ -53,7 +79,7 @@ static const struct option_row jobs_set_rows[] = {
      .value = "NAME=VALUE",
      .help = "set a variable of a job that was not started yet; may be given again",
      OPTION_FIELD(struct jobs_change_options, environment)},
-    AGENT_CALL_SOCKET_ROW(struct jobs_change_options),
+    JOBS_CHANGE_SELECT_ROWS,
     {0},
 };
 
@@ -72,8 +98,9 @@ static int jobs_change_open(const struct cmd_call *call, struct agent_call *agen
 }
 
 static int jobs_change_one(const struct cmd_call *call, struct agent_call *agent, const char *text,
-			   Sluice__V1__ChangeRequest *request)
+			   void *context)
 {
+	Sluice__V1__ChangeRequest *request = context;
 	struct err err = {0};
 	struct job_target target;
 	int rc = job_target_find(agent, text, false, &target, &err);
@@ -89,40 +116,81 @@ static int jobs_change_one(const struct cmd_call *call, struct agent_call *agent
 	return rc < 0 ? cmd_fail(call, agent_call_exit_code(agent, rc), &err) : CMD_EXIT_OK;
 }
 
-/* Asks for the same of each; all are asked for, whatever becomes of the others. */
-static int jobs_change_all(const struct cmd_call *call, Sluice__V1__ChangeRequest *request)
-{
-	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
-	int exit_code = jobs_change_open(call, &agent);
-	int worst = exit_code;
+static const Sluice__V1__JobState jobs_waiting[] = {SLUICE__V1__JOB_STATE__PENDING,
+						    SLUICE__V1__JOB_STATE__HELD};
+static const Sluice__V1__JobState jobs_pending[] = {SLUICE__V1__JOB_STATE__PENDING};
+static const Sluice__V1__JobState jobs_held[] = {SLUICE__V1__JOB_STATE__HELD};
+static const Sluice__V1__JobState jobs_failed[] = {SLUICE__V1__JOB_STATE__FAILED,
+						   SLUICE__V1__JOB_STATE__CANCELLED};
 
-	for (int i = 0; i < call->argc && exit_code == CMD_EXIT_OK; i++) {
-		int one = jobs_change_one(call, &agent, call->argv[i], request);
-		worst = one != CMD_EXIT_OK ? one : worst;
+#define JOBS_VERB(infinitive_, participle_, states_, can_)                                         \
+	{                                                                                          \
+		.infinitive = infinitive_, .participle = participle_, .states = (states_),         \
+		.state_count = array_length(states_), .can = can_, .one = jobs_change_one          \
 	}
 
-	return worst;
+static const struct job_select_verb jobs_verb_hold =
+    JOBS_VERB("hold", "held", jobs_pending, "waits and is not held");
+static const struct job_select_verb jobs_verb_release =
+    JOBS_VERB("release", "released", jobs_held, "is held");
+static const struct job_select_verb jobs_verb_retry =
+    JOBS_VERB("retry", "begun anew", jobs_failed, "has failed or was cancelled");
+static const struct job_select_verb jobs_verb_set =
+    JOBS_VERB("change", "changed", jobs_waiting, "waits");
+
+/* Asks for the same of each; all are asked for, whatever becomes of the others. */
+static int jobs_change_all(const struct cmd_call *call, const struct job_select_verb *what,
+			   Sluice__V1__ChangeRequest *request)
+{
+	const struct jobs_change_options *options = call->options;
+	_cleanup_job_select_ struct job_select select = {.count = 0};
+	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
+	Sluice__V1__ActRequest act = SLUICE__V1__ACT_REQUEST__INIT;
+	struct job_select_verb verb = *what;
+	int exit_code = job_select_read(call, &options->select, &select);
+
+	if (exit_code == CMD_EXIT_OK && request->n_environment > 0 && !select.is_plain)
+		return cmd_usage(call,
+				 "--env is for up to sixteen jobs or arrays by their numbers");
+	if (exit_code == CMD_EXIT_OK)
+		exit_code = jobs_change_open(call, &agent);
+	if (exit_code != CMD_EXIT_OK)
+		return exit_code;
+
+	verb.by_user = request->retry;
+	verb.context = request;
+	act.change = request;
+	return job_select_act(call, &agent, &verb, &select, &act);
 }
 
 static int jobs_hold_run(const struct cmd_call *call)
 {
 	Sluice__V1__ChangeRequest request = SLUICE__V1__CHANGE_REQUEST__INIT;
 	request.hold = true;
-	return jobs_change_all(call, &request);
+	return jobs_change_all(call, &jobs_verb_hold, &request);
 }
 
 static int jobs_release_run(const struct cmd_call *call)
 {
 	Sluice__V1__ChangeRequest request = SLUICE__V1__CHANGE_REQUEST__INIT;
 	request.release = true;
-	return jobs_change_all(call, &request);
+	return jobs_change_all(call, &jobs_verb_release, &request);
 }
 
 static int jobs_retry_run(const struct cmd_call *call)
 {
 	Sluice__V1__ChangeRequest request = SLUICE__V1__CHANGE_REQUEST__INIT;
 	request.retry = true;
-	return jobs_change_all(call, &request);
+	return jobs_change_all(call, &jobs_verb_retry, &request);
+}
+
+static int jobs_prio_run(const struct cmd_call *call)
+{
+	const struct jobs_change_options *options = call->options;
+	Sluice__V1__ChangeRequest request = SLUICE__V1__CHANGE_REQUEST__INIT;
+	request.has_priority = true;
+	request.priority = (int32_t)options->priority;
+	return jobs_change_all(call, &jobs_verb_set, &request);
 }
 
 static int jobs_set_run(const struct cmd_call *call)
@@ -154,7 +222,7 @@ static int jobs_set_run(const struct cmd_call *call)
 
 	request.environment = list;
 	request.n_environment = count;
-	return jobs_change_all(call, &request);
+	return jobs_change_all(call, &jobs_verb_set, &request);
 }
 
 /* --- the queue as a whole -------------------------------------------------------------------- */
@@ -207,6 +275,7 @@ static int jobs_gc_run(const struct cmd_call *call)
 
 static const struct cmd_exit_row jobs_change_exits[] = {
     {CMD_EXIT_OK, "it is done, and stays so whatever happens to the agent"},
+    {CMD_EXIT_FAILED, "they stay: the answer at the terminal was no"},
     {CMD_EXIT_USAGE, "wrong command line, or there is no such job, or it has ended"},
     {CMD_EXIT_CANNOT_WRITE, "the agent cannot write its state"},
     {CMD_EXIT_WOULD_WAIT, "a job has been started, or is being cancelled"},
@@ -218,42 +287,31 @@ static const struct cmd_exit_row jobs_change_exits[] = {
 	.defaults = &jobs_change_defaults, .options_size = sizeof(struct jobs_change_options),     \
 	.exits = jobs_change_exits
 
+#define JOBS_SET(name_, summary_, run_, rows_)                                                     \
+	.name = name_, .summary = summary_, .run = run_, .options = rows_,                         \
+	.defaults = &jobs_change_defaults, .options_size = sizeof(struct jobs_change_options),     \
+	.exits = jobs_change_exits, .positional = "[ID|RANGE|NAME...]",                            \
+	.positional_words = "@jobs", .positional_max = JOB_SELECT_ARGUMENTS_MAX
+
 const struct command jobs_hold = {
-    JOBS_CHANGE("hold", "Keep waiting jobs from starting", jobs_hold_run),
-    .positional = "ID...",
-    .positional_words = "@jobs",
-    .positional_min = 1,
-    .positional_max = JOBS_CHANGE_MAX,
+    JOBS_SET("hold", "Keep waiting jobs from starting", jobs_hold_run, jobs_select_rows),
 };
 
 const struct command jobs_release = {
-    JOBS_CHANGE("release", "Let held jobs start", jobs_release_run),
-    .positional = "ID...",
-    .positional_words = "@jobs",
-    .positional_min = 1,
-    .positional_max = JOBS_CHANGE_MAX,
+    JOBS_SET("release", "Let held jobs start", jobs_release_run, jobs_select_rows),
 };
 
 const struct command jobs_retry = {
-    JOBS_CHANGE("retry", "Run jobs again that have failed or were cancelled", jobs_retry_run),
-    .positional = "ID...",
-    .positional_words = "@jobs",
-    .positional_min = 1,
-    .positional_max = JOBS_CHANGE_MAX,
+    JOBS_SET("retry", "Run jobs again that have failed or were cancelled", jobs_retry_run,
+	     jobs_select_rows),
+};
+
+const struct command jobs_prio = {
+    JOBS_SET("prio", "Change the priority of jobs that wait", jobs_prio_run, jobs_prio_rows),
 };
 
 const struct command jobs_set = {
-    .name = "set",
-    .summary = "Change jobs that wait",
-    .run = jobs_set_run,
-    .options = jobs_set_rows,
-    .defaults = &jobs_change_defaults,
-    .options_size = sizeof(struct jobs_change_options),
-    .exits = jobs_change_exits,
-    .positional = "ID...",
-    .positional_words = "@jobs",
-    .positional_min = 1,
-    .positional_max = JOBS_CHANGE_MAX,
+    JOBS_SET("set", "Change jobs that wait", jobs_set_run, jobs_set_rows),
 };
 
 const struct command jobs_drain = {

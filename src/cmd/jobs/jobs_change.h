@@ -8,7 +8,7 @@
 
 struct command;
 
-extern const struct command jobs_hold, jobs_release, jobs_retry, jobs_set;
+extern const struct command jobs_hold, jobs_release, jobs_retry, jobs_prio, jobs_set;
 extern const struct command jobs_drain, jobs_resume, jobs_gc;
 
 #endif

@@ -28,6 +28,7 @@ static const struct wire_method agent_call_methods[] = {
     [AGENT_SIGNAL] = ROW("Queue", "Signal", signal_request, signal_reply, false),
     [AGENT_CANCEL] = ROW("Queue", "Cancel", cancel_request, cancel_reply, false),
     [AGENT_CHANGE] = ROW("Queue", "Change", change_request, change_reply, false),
+    [AGENT_ACT] = ROW("Queue", "Act", act_request, act_reply, false),
     [AGENT_DRAIN] = ROW("Queue", "Drain", drain_request, drain_reply, false),
     [AGENT_COLLECT] = ROW("Queue", "Collect", collect_request, collect_reply, false),
     [AGENT_USAGE] = ROW("Queue", "Usage", usage_request, usage_reply, false),

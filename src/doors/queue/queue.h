@@ -235,6 +235,26 @@ void queue_edit(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,
  * members. -ENOENT, -EINVAL: it has not failed. */
 void queue_retry(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,
 		 queue_changed_fn *done, void *context);
+/* Many jobs, each judged by itself. */
+struct queue_set {
+	const uint64_t *ids; /* ascending, none of them twice; borrowed during the call */
+	size_t count;
+	uint32_t states; /* bit N: only jobs in state N; 0: any */
+	uid_t owner;	 /* only jobs of this user */
+	bool is_any;	 /* or of any user */
+	/* Told of each that stays as it is, on the loop and before done(). */
+	void (*refused)(uint64_t id, const struct err *err, void *context);
+};
+/* As above for a set, in one transaction; a job that refuses it does not keep the others from it.
+ * The edit sets no variables. Retried are jobs of one user: those of others refuse it. */
+void queue_set_edit(struct queue *queue, uid_t uid, const struct queue_set *set,
+		    const struct queue_edit *edit, const char *by, queue_changed_fn *done,
+		    void *context);
+void queue_set_cancel(struct queue *queue, uid_t uid, const struct queue_set *set, int signo,
+		      bool has_grace, uint64_t grace_ns, const char *by, queue_changed_fn *done,
+		      void *context);
+void queue_set_retry(struct queue *queue, uid_t uid, const struct queue_set *set,
+		     queue_changed_fn *done, void *context);
 /* Forgets final jobs whose time is over, now; `changed`: so many. -EBUSY: that is being done. */
 void queue_collect(struct queue *queue, queue_changed_fn *done, void *context);
 /* The caller is gone: done() is not called. */

@@ -79,6 +79,92 @@ static int again_find(struct queue_change *change, struct err *err)
 	return 0;
 }
 
+/* All members of an array that succeeds or fails as a whole, which begins anew as a whole. */
+static int again_add_array(struct queue_change *change, const struct job *job, struct err *err)
+{
+	struct again again = {.change = change, .err = err};
+	size_t before = change->count;
+	int rc = store_list_array(change->op.queue->store, job->array_id, again_each, &again, err);
+
+	for (size_t i = before; rc == 0 && i < change->count; i++) {
+		if (queue_set_has(&change->set, change->jobs[i].id))
+			continue;
+
+		struct err why;
+		(void)err_set(&why, -EINVAL,
+			      "job %" PRIu64
+			      " belongs to an array that succeeds or fails as a whole: retry job "
+			      "%" PRIu64,
+			      job->id, job->array_id);
+		while (change->count > before)
+			job_done(&change->jobs[--change->count]);
+		rc = queue_set_note(change, job->id, &why, err);
+	}
+
+	return rc;
+}
+
+/* Whether a job that was looked up may begin anew: -errno, and why not. */
+static int again_judge(const struct queue_change *change, const struct job *job, struct err *err)
+{
+	int rc = queue_set_judge(change, job, err);
+	if (rc < 0)
+		return rc;
+	if (!job_state_is_final(job->state))
+		return err_set(err, -EINVAL, "job %" PRIu64 " has not ended", job->id);
+	if (job->state == JOB_SUCCEEDED)
+		return err_set(err, -EINVAL, "job %" PRIu64 " has succeeded", job->id);
+
+	if (change->count > 0 && change->jobs[0].uid != job->uid)
+		return err_set(err, -EINVAL,
+			       "job %" PRIu64 " is another user's than job %" PRIu64
+			       ": the jobs of one user at a time are retried",
+			       job->id, change->jobs[0].id);
+
+	return 0;
+}
+
+static int again_keep(const struct job *job, const char *grants, const char *observations,
+		      void *context)
+{
+	return job_copy(job, context);
+}
+
+/* One job of a set. */
+static int again_find_one(struct queue_change *change, uint64_t id, struct err *err)
+{
+	struct again again = {.change = change, .err = err};
+	_cleanup_job_ struct job job = {.id = 0};
+	struct err why = {.code = 0};
+	int rc = store_get(change->op.queue->store, id, again_keep, &job, &why);
+	bool is_known = rc == 0 && job.id == id;
+
+	if (rc < 0 && rc != -ENOENT) {
+		*err = why;
+		return rc;
+	}
+
+	if (!is_known)
+		(void)err_set(&why, -ENOENT, "there is no job %" PRIu64, id);
+	if (!is_known || again_judge(change, &job, &why) < 0)
+		return queue_set_note(change, id, &why, err);
+
+	if (job.array_id == 0 || job.wants.array_apart)
+		return again_each(&job, NULL, NULL, &again);
+
+	/* With the first of them all were added. */
+	bool is_there = change->count > 0 && change->jobs[change->count - 1].id >= id;
+	return is_there ? 0 : again_add_array(change, &job, err);
+}
+
+static int again_find_set(struct queue_change *change, struct err *err)
+{
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < change->set.count; i++)
+		rc = again_find_one(change, change->set.ids[i], err);
+	return rc;
+}
+
 /* What it has to see succeed has failed: it could only be cancelled again. */
 static int again_check(struct queue_change *change, struct err *err)
 {
@@ -106,12 +192,53 @@ static int again_check(struct queue_change *change, struct err *err)
 	return 0;
 }
 
+/* The same of a set, of which the others begin all the same. What a job waits for may begin with
+ * it. */
+static int again_check_set(struct queue_change *change, struct err *err)
+{
+	uint64_t array_id = 0, failed = 0;
+	size_t count = change->count;
+	int rc = 0;
+
+	change->count = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct job *job = &change->jobs[i];
+		bool is_same = array_id > 0 && job->array_id == array_id;
+		struct err why;
+
+		if (rc == 0 && !is_same)
+			rc = queue_depend_check(change->op.queue, job, false, &failed, err);
+
+		array_id = job->array_id;
+		bool begins = failed == 0 || queue_set_has(&change->set, failed);
+
+		if (rc == 0 && begins) {
+			change->jobs[change->count++] = *job;
+			continue;
+		}
+
+		if (rc == 0) {
+			(void)err_set(&why, -EINVAL,
+				      "job %" PRIu64 " waits for the success of job %" PRIu64
+				      ", which has failed: retry that one first",
+				      job->id, failed);
+			rc = queue_set_note(change, job->id, &why, err);
+		}
+
+		job_done(job);
+	}
+
+	return rc;
+}
+
 int queue_again_look(struct queue_op *op)
 {
 	struct queue_change *change = (struct queue_change *)op;
-	int rc = again_find(change, &op->err);
+	int rc = change->set.ids ? again_find_set(change, &op->err) : again_find(change, &op->err);
 	if (rc == 0)
-		rc = again_check(change, &op->err);
+		rc = change->set.ids ? again_check_set(change, &op->err)
+				     : again_check(change, &op->err);
 	change->sizes = calloc(change->count + 1, sizeof(*change->sizes));
 	if (rc == 0 && !change->sizes)
 		rc = err_set(&op->err, -ENOMEM, "no memory for %zu jobs", change->count);
@@ -202,11 +329,16 @@ void queue_again_looked(struct queue_op *op, int rc)
 	struct queue_change *change = (struct queue_change *)op;
 	struct queue *queue = op->queue;
 
+	queue_set_tell(change);
+
 	if (rc < 0)
 		queue_change_failed(queue, rc, op->err.text);
 	else if (queue->closing)
 		rc = err_set(&op->err, -ESHUTDOWN, "the agent is ending");
-	else
+	else if (change->count == 0) { /* of a set */
+		queue_change_over(change, 0, 0, NULL);
+		return;
+	} else
 		rc = queue_account_submit(queue, change->jobs[0].uid, change->count,
 					  change->all_bytes, &op->err);
 

@@ -45,6 +45,7 @@ static struct queue_change *change_free(struct queue_change *change)
 
 	free(change->environment);
 	rights_done(&change->rights);
+	queue_set_done(change);
 	free(change);
 
 	return NULL;
@@ -311,8 +312,36 @@ static void change_edit_job(const struct queue_change *change, struct job *job)
 	}
 }
 
+/* Those of a set that can be changed. */
+static int change_edit_set(struct queue_change *change, struct err *err)
+{
+	int rc = change_room(change, change->set.count, err);
+
+	for (size_t i = 0; rc == 0 && i < change->set.count; i++) {
+		struct err refusal = {.code = 0};
+		struct queue_job *job = queue_set_job(change, i);
+		if (!job)
+			continue;
+
+		if (change_refusal(change, job, &refusal) < 0) {
+			queue_set_refuse(change, job->job.id, &refusal);
+			continue;
+		}
+
+		struct job *copy = change_add(change, &job->job, err);
+		if (copy)
+			change_edit_job(change, copy);
+		rc = copy ? 0 : -ENOMEM;
+	}
+
+	return rc;
+}
+
 static int change_edit_begin(struct queue_change *change, struct err *err)
 {
+	if (change->set.ids)
+		return change_edit_set(change, err);
+
 	struct queue *queue = change->op.queue;
 	size_t first = queue_place_of(queue, change->id), end = first;
 	while (end < queue->count &&
@@ -412,15 +441,20 @@ static void change_cancelled(int rc, enum job_state state, bool was_final, const
 static int change_cancel_begin(struct queue_change *change, struct err *err)
 {
 	struct queue *queue = change->op.queue;
-	size_t first = queue_place_of(queue, change->id), end = first;
-	while (end < queue->count && queue->jobs[end]->job.array_id == change->id)
+	size_t first = change->set.ids ? 0 : queue_place_of(queue, change->id);
+	size_t end = change->set.ids ? change->set.count : first;
+	while (!change->set.ids && end < queue->count &&
+	       queue->jobs[end]->job.array_id == change->id)
 		end++;
 
 	int rc = change_room(change, end - first, err);
 
 	change->running = 1; /* none of them is the last before all have begun */
 	for (size_t i = first; rc == 0 && i < end; i++) {
-		struct queue_job *job = queue->jobs[i];
+		struct queue_job *job = change->set.ids ? queue_set_job(change, i) : queue->jobs[i];
+		if (!job)
+			continue;
+
 		if (job->phase != QUEUE_WAITING || job->run) {
 			change->running++;
 			queue_cancel(queue, job->job.id, change->signo, change->has_grace,
@@ -508,7 +542,7 @@ static void change_next(struct queue *queue)
 }
 
 /* Of the user `uid`, who has so many waiting at most. */
-static void change_submit(struct queue *queue, struct queue_change *change, uid_t uid)
+void queue_change_submit(struct queue *queue, struct queue_change *change, uid_t uid)
 {
 	struct err err = {.code = 0};
 	bool is_asked = change->kind != CHANGE_DOOM;
@@ -529,9 +563,8 @@ static void change_submit(struct queue *queue, struct queue_change *change, uid_
 		change_next(queue);
 }
 
-/* NULL: no memory, and whoever waits was told. */
-static struct queue_change *change_new(enum queue_change_kind kind, uint64_t id, bool member_alone,
-				       const char *by, queue_changed_fn *done, void *context)
+struct queue_change *queue_change_new(enum queue_change_kind kind, uint64_t id, bool member_alone,
+				      const char *by, queue_changed_fn *done, void *context)
 {
 	struct queue_change *change = calloc(1, sizeof(*change));
 	struct err err;
@@ -580,13 +613,14 @@ void queue_edit(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,
 		const struct queue_edit *edit, const char *by, queue_changed_fn *done,
 		void *context)
 {
-	struct queue_change *change = change_new(CHANGE_EDIT, id, member_alone, by, done, context);
+	struct queue_change *change =
+	    queue_change_new(CHANGE_EDIT, id, member_alone, by, done, context);
 	struct err err;
 
 	if (!change)
 		return;
 	if (change_copy_edit(change, edit) == 0) {
-		change_submit(queue, change, uid);
+		queue_change_submit(queue, change, uid);
 		return;
 	}
 
@@ -598,21 +632,23 @@ void queue_cancel_array(struct queue *queue, uid_t uid, uint64_t array_id, int s
 			bool has_grace, uint64_t grace_ns, const char *by, queue_changed_fn *done,
 			void *context)
 {
-	struct queue_change *change = change_new(CHANGE_CANCEL, array_id, false, by, done, context);
+	struct queue_change *change =
+	    queue_change_new(CHANGE_CANCEL, array_id, false, by, done, context);
 	if (!change)
 		return;
 	change->signo = signo;
 	change->has_grace = has_grace;
 	change->grace_ns = grace_ns;
-	change_submit(queue, change, uid);
+	queue_change_submit(queue, change, uid);
 }
 
 void queue_retry(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,
 		 queue_changed_fn *done, void *context)
 {
-	struct queue_change *change = change_new(CHANGE_AGAIN, id, member_alone, "", done, context);
+	struct queue_change *change =
+	    queue_change_new(CHANGE_AGAIN, id, member_alone, "", done, context);
 	if (change)
-		change_submit(queue, change, uid);
+		queue_change_submit(queue, change, uid);
 }
 
 void queue_change_doomed(struct queue *queue)
@@ -627,9 +663,9 @@ void queue_change_doomed(struct queue *queue)
 		if (at->kind == CHANGE_DOOM && !at->op.work)
 			return; /* it will find them */
 
-	struct queue_change *change = change_new(CHANGE_DOOM, 0, false, "", NULL, NULL);
+	struct queue_change *change = queue_change_new(CHANGE_DOOM, 0, false, "", NULL, NULL);
 	if (change)
-		change_submit(queue, change, 0);
+		queue_change_submit(queue, change, 0);
 	else /* looks again */
 		loop_timer_start(queue->backoff_timer, QUEUE_RETRY_MAX_NS);
 }

@@ -17,6 +17,13 @@ enum queue_change_kind {
 	CHANGE_CANCEL, /* queue_cancel_array() */
 };
 
+/* A job of a set that stays as it is, found out on the storage thread. */
+struct change_refusal {
+	uint64_t id;
+	int code;
+	char *text; /* owned; NULL: no memory for it */
+};
+
 struct queue_change {
 	struct queue_op op; /* first */
 	struct queue_change *next;
@@ -27,6 +34,9 @@ struct queue_change {
 	uint64_t all_bytes; /* of those; on their user's account while they are entered */
 	uint64_t id;
 	bool member_alone;
+	struct queue_set set;		 /* not `id`: its `ids` are owned, NULL: no set is meant */
+	struct change_refusal *refusals; /* owned: of a set that begins anew */
+	size_t refusal_count, refusal_room;
 	struct queue_edit edit; /* its texts are owned */
 	char by[QUEUE_BY_MAX];
 	char **environment; /* owned: of the edit */
@@ -54,6 +64,26 @@ struct queue_change {
 void queue_change_over(struct queue_change *change, int rc, size_t changed, const struct err *err);
 /* What the store has answered: a full disk makes the queue pause. */
 void queue_change_failed(struct queue *queue, int rc, const char *text);
+
+/* queue_set.c. */
+bool queue_set_has(const struct queue_set *set, uint64_t id);
+/* Whether a job of the set may be changed by whoever asks, and is in one of the states
+ * that they mean; -EPERM, -EBUSY. */
+int queue_set_judge(const struct queue_change *change, const struct job *job, struct err *err);
+/* Tells, on the loop, that one stays as it is. */
+void queue_set_refuse(const struct queue_change *change, uint64_t id, const struct err *err);
+/* Notes it, on the storage thread; and tells of all those. */
+int queue_set_note(struct queue_change *change, uint64_t id, const struct err *why,
+		   struct err *err);
+void queue_set_tell(struct queue_change *change);
+/* The `i`th job of the set; NULL, and whoever asked is told: it stays as it is. */
+struct queue_job *queue_set_job(const struct queue_change *change, size_t i);
+void queue_set_done(struct queue_change *change);
+
+/* A new one; NULL: no memory, and whoever waits was told. Then it is handed over. */
+struct queue_change *queue_change_new(enum queue_change_kind kind, uint64_t id, bool member_alone,
+				      const char *by, queue_changed_fn *done, void *context);
+void queue_change_submit(struct queue *queue, struct queue_change *change, uid_t uid);
 
 /* Of CHANGE_AGAIN. On the storage thread: which jobs they are, and how large. */
 int queue_again_look(struct queue_op *op);

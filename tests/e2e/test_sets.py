@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that act on many jobs at once: ranges, names, members of arrays, users, states, all."""
+
+import os
+import pty
+import select
+import time
+
+import pytest
+
+from conftest import SLUICE, wait_until
+
+ALICE, BOB = 4711, 4712
+
+
+@pytest.fixture
+def full(machine):
+    """One GPU, and somebody has it: what comes next waits."""
+    machine.start("t4x1")
+    machine.agent()
+    machine.job_in(machine.submit("sleep", "1000", gpus=1, options=("--name", "holder")), "Running")
+    return machine
+
+
+def names(machine, *wanted):
+    return [machine.submit("true", gpus=1, options=("--name", name)) for name in wanted]
+
+
+def states(machine, numbers):
+    return [machine.job(number)["state"] for number in numbers]
+
+
+def test_ranges_and_names(full):
+    jobs = names(full, "train-0", "train-1", "train-2", "eval", "3d-unet")
+    first, last = jobs[0], jobs[2]
+    assert full.run("sluice", "jobs", "hold", f"{first}-{last}").ok().out == "3 jobs held\n"
+    assert states(full, jobs) == ["Held"] * 3 + ["Pending"] * 2
+    assert full.run("sluice", "jobs", "release", "train-[01]").ok().out == "2 jobs released\n"
+    assert states(full, jobs) == ["Pending"] * 2 + ["Held"] + ["Pending"] * 2
+    assert full.run("sluice", "jobs", "prio", "-p", "-7", "--state", "Held").ok().out == "1 job changed\n"
+    assert full.run("sluice", "cancel", "3d-unet", "train-2").ok().out == "2 jobs cancelled\n"
+    assert states(full, jobs) == ["Pending"] * 2 + ["Cancelled", "Pending", "Cancelled"]
+    assert full.run("sluice", "jobs", "retry", "train-*").ok().out == "1 job begun anew\n"
+    assert states(full, jobs) == ["Pending"] * 4 + ["Cancelled"]
+    assert full.run("sluice", "cancel", "--all", "--state", "Pending", "-q").ok().out == ""
+    assert full.run("sluice", "jobs", "wait", f"{first}-{last}").rc == 143
+    listed = full.run("sluice", "jobs", "--all", "--name", "train-*", "--output", "json").ok().json["jobs"]
+    assert sorted(job["name"] for job in listed) == ["train-0", "train-1", "train-2"]
+
+
+def test_what_fits_nothing_is_told(full):
+    eval_ = names(full, "eval")[0]
+    reply = full.run("sluice", "cancel", "train-*", "--state", "Running")
+    assert reply.rc == 64
+    assert "no job of yours that waits or runs fits 'train-*' --state Running" in reply.err
+    assert full.run("sluice", "cancel", "-q", "train-*").ok().err == ""
+    reply = full.run("sluice", "jobs", "hold", "train-*", "eval", 99)  # the others are held all the same
+    assert reply.rc == 64 and reply.out == "1 job held\n"
+    assert "fits 'train-*'" in reply.err and "there is no job 99" in reply.err
+    assert full.job(eval_)["state"] == "Held"
+    reply = full.run("sluice", "jobs", "retry", "--all", "--state", "Held")
+    assert reply.rc == 64 and "only a job that has failed or was cancelled" in reply.err
+
+
+def test_wrong_sets_change_nothing(full):
+    number = names(full, "eval")[0]
+    for words, says in ((["20-12"], "ends before it begins"), (["12-"], "missing at character 4"),
+                        (["17.3-x"], "fits"), (["17.3."], "from character 5 on"), (["a[b"], "character 2"),
+                        ([], "which jobs?"), (["--all", "3"], "--all means all jobs")):
+        reply = full.run("sluice", "cancel", *words)
+        assert reply.rc == 64 and says in reply.err, reply
+    assert full.run("sluice", "cancel", "eval", "12-").rc == 64
+    assert full.job(number)["state"] == "Pending"
+
+
+def test_members_of_arrays(full):
+    array = full.submit("true", gpus=1, options=("--array", "10"))
+    assert full.run("sluice", "cancel", f"{array}.3-5", f"{array}.9").ok().out == "4 jobs cancelled\n"
+    gone = [i for i in range(10) if full.job(f"{array}.{i}")["state"] == "Cancelled"]
+    assert gone == [3, 4, 5, 9]
+    assert full.run("sluice", "jobs", "hold", f"{array}-{array}").ok().out == "6 jobs held\n"
+    assert full.run("sluice", "jobs", "retry", f"{array}.0-9").ok().out == "4 jobs begun anew\n"
+
+
+def test_ten_thousand_in_one_call(full):
+    full.submit("true", gpus=1, options=("--array", "9998", "--name", "many"))
+    began = time.monotonic()
+    assert full.run("sluice", "jobs", "hold", "many").ok().out == "9998 jobs held\n"
+    assert full.run("sluice", "cancel", "many").ok().out == "9998 jobs cancelled\n"
+    assert full.run("sluice", "jobs", "retry", "many").ok().out == "9998 jobs begun anew\n"
+    print(f"three changes of 9998 jobs: {time.monotonic() - began:.2f} s")
+    assert full.run("sluice", "cancel", "many", "-q").ok().out == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="jobs of several users need root")
+def test_each_user_has_their_own(full):
+    def run(uid, *words):
+        return full.run("sluice", *words, user=uid, group=uid, extra_groups=[], cwd="/")
+
+    job = {uid: int(run(uid, "run", "-d", "--gpus", "1", "--name", "train", "--", "true").ok().out) for uid in (ALICE, BOB)}
+    reply = run(ALICE, "cancel", f"{job[BOB]}-{job[BOB]}")
+    assert reply.rc == 64 and "no job of yours" in reply.err
+    reply = run(ALICE, "cancel", "--user", BOB)
+    assert reply.rc == 64 and "no job of yours" in reply.err and f"--user {BOB}" in reply.err
+    reply = run(ALICE, "cancel", f"{job[BOB]}-{job[BOB]}", job[BOB])
+    assert reply.rc == 77 and "belongs to" in reply.err
+    assert run(ALICE, "jobs", "hold", "train").ok().out == "1 job held\n"
+    assert states(full, [job[ALICE], job[BOB]]) == ["Held", "Pending"]
+    assert run(ALICE, "jobs", "--name", "train", "--output", "json").ok().json["jobs"][0]["id"] == job[ALICE]
+    assert run(BOB, "cancel", "--all").ok().out == "1 job cancelled\n"
+    assert states(full, [job[ALICE], job[BOB]]) == ["Held", "Cancelled"]
+    full.run("sluice", "cancel", "--user", ALICE).ok()
+    # Of both users, though each user's begin by themselves.
+    assert full.run("sluice", "jobs", "retry", "train").ok().out == "2 jobs begun anew\n"
+
+
+def answer(machine, said, *words):
+    """What a terminal shows of the command, and its exit code, where somebody types that."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execve(SLUICE, ["sluice", *words], {**machine.env})
+    shown, is_said = b"", False
+    while select.select([master], [], [], 30)[0]:
+        try:
+            block = os.read(master, 4096)
+        except OSError:
+            break
+        if not block:
+            break
+        shown += block
+        if b"[y/N]" in shown and not is_said:
+            os.write(master, said)
+            is_said = True
+    os.close(master)
+    return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), is_said
+
+
+def test_many_are_asked_about_on_a_terminal(full):
+    jobs = names(full, *["train"] * 6)
+    shown, rc, is_asked = answer(full, b"n\n", "cancel", "train")
+    assert is_asked and "cancel 6 jobs? [y/N]" in shown and "nothing was changed" in shown and rc == 1
+    assert states(full, jobs) == ["Pending"] * 6
+    shown, rc, is_asked = answer(full, b"y\n", "jobs", "hold", "train")
+    assert is_asked and "6 jobs held" in shown and rc == 0
+    array = full.submit("true", gpus=1, options=("--array", "9"))
+    shown, rc, is_asked = answer(full, b"\n", "cancel", str(array))
+    assert is_asked and "cancel 9 jobs?" in shown and rc == 1
+    assert full.job(f"{array}.0")["state"] == "Pending"
+    shown, rc, is_asked = answer(full, b"", "cancel", "--yes", "train")
+    assert not is_asked and "6 jobs cancelled" in shown and rc == 0
+    wait_until(lambda: set(states(full, jobs)) == {"Cancelled"})
