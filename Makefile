@@ -91,7 +91,7 @@ cross:
 	tools/cross aarch64
 
 clean:
-	rm -rf $(BUILD) build-clang build-asan build-fuzz
+	rm -rf $(BUILD) build-asan
 
 help:
 	@echo 'make               build into $(BUILD)/'
