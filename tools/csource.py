@@ -47,7 +47,7 @@ def definitions(code):
             first -= 1
         head = _ATTRIBUTE.sub("", " ".join(lines[first:opened - 1]))
         name = re.search(r"(\w+) ?\(", head)
-        if name and not re.match(r"static\b", head):
+        if name and not re.match(r"(static|ALWAYS_INLINE)\b", head):
             yield name.group(1), first + 1
 
 

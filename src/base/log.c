@@ -57,30 +57,12 @@ const char *log_level_to_string(enum log_level level)
 	return "unknown";
 }
 
-int log_level_from_string(const char *text, enum log_level *out, struct err *err)
-{
-	struct suggest suggest;
-	suggest_init(&suggest, text);
-
-	for (size_t i = 0; i < array_length(level_names); i++) {
-		if (strcmp(text, level_names[i].name) == 0) {
-			*out = level_names[i].level;
-			return 0;
-		}
-		suggest_offer(&suggest, level_names[i].name);
-	}
-
-	const char *best = suggest_best(&suggest);
-	return err_set(err, -EINVAL, "unknown log level '%.64s'; %s", text,
-		       best ? best : "known are error, warning, notice, info and debug");
-}
-
 void log_set_level(enum log_level level)
 {
 	atomic_store_explicit(&log_level_now, (int)level, memory_order_relaxed);
 }
 
-bool log_level_is_on(enum log_level level)
+static bool log_level_is_on(enum log_level level)
 {
 	return (int)level <= atomic_load_explicit(&log_level_now, memory_order_relaxed);
 }

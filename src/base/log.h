@@ -74,10 +74,7 @@ uint64_t log_dropped(const struct log *log);
 
 /* The level of the process: less important entries are not written. LOG_LEVEL_INFO at first. */
 void log_set_level(enum log_level level);
-bool log_level_is_on(enum log_level level);
 /* "error", "warning", "notice", "info", "debug". */
 const char *log_level_to_string(enum log_level level);
-/* 0, or -EINVAL and the nearest name in `err`. */
-int log_level_from_string(const char *text, enum log_level *out, struct err *err);
 
 #endif

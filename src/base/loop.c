@@ -356,11 +356,6 @@ struct loop *loop_free(struct loop *loop)
 	return NULL;
 }
 
-struct event_base *loop_event_base(struct loop *loop)
-{
-	return loop->base;
-}
-
 uint64_t loop_now_ns(const struct loop *loop)
 {
 	return clock_now_ns(&loop->clock);

@@ -42,8 +42,6 @@ enum loop_mode {
 /* Owned. NULL: -ENOMEM or -EMFILE in `err`. */
 struct loop *loop_new(enum loop_mode mode, struct err *err);
 struct loop *loop_free(struct loop *loop);
-/* For libraries that want libevent's own handle (HTTP). Borrowed: valid as long as the loop. */
-struct event_base *loop_event_base(struct loop *loop);
 
 /* Nanoseconds of the loop's clock. */
 uint64_t loop_now_ns(const struct loop *loop);

@@ -6,8 +6,6 @@
 #include "base/file.h"
 #include "bench/reader.h"
 
-/* The READER_BLOCK_MIN bytes that belong at `offset`. */
-void reader_fill_block(uint64_t *words, uint64_t seed, uint64_t offset);
 /* The large file. As file_path(). */
 int reader_large_path(const struct reader_set *set, char out[FILE_PATH_MAX], struct err *err);
 /* The i-th small file. As file_path(). */

@@ -19,7 +19,8 @@
 
 enum { SET_STEP = 1 << 20, SET_RESERVE = 64 << 20 };
 
-void reader_fill_block(uint64_t *words, uint64_t seed, uint64_t offset)
+/* The READER_BLOCK_MIN bytes that belong at `offset`. */
+static void reader_fill_block(uint64_t *words, uint64_t seed, uint64_t offset)
 {
 	/* What no disk makes smaller, and tells where it belongs. */
 	struct stats_random random = {.state = seed ^ offset};

@@ -404,18 +404,3 @@ int driver_capabilities_parse(const char *text, uint32_t *out, struct err *err)
 	*out = bits;
 	return 0;
 }
-
-const char *driver_capability_to_string(enum driver_capability capability)
-{
-	for (size_t i = 0; i < array_length(driver_words); i++)
-		if (driver_words[i].capability == capability)
-			return driver_words[i].name;
-	return "other";
-}
-
-const char *driver_kind_to_string(enum driver_kind kind)
-{
-	static const char *const names[] = {"library",	 "program", "firmware", "socket",
-					    "directory", "data",    "X module"};
-	return (size_t)kind < array_length(names) ? names[kind] : "unknown";
-}

@@ -99,7 +99,5 @@ int driver_capabilities_parse(const char *text, uint32_t *out, struct err *err);
 /* What a container has to ask for to get the file or node at `path`, as it sees it, whoever put it
  * into a specification: a library's name says it, a program's and a node's. 0: always. */
 uint32_t driver_capabilities_at(const char *path);
-const char *driver_capability_to_string(enum driver_capability capability);
-const char *driver_kind_to_string(enum driver_kind kind);
 
 #endif

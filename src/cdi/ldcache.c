@@ -137,23 +137,3 @@ bool ldcache_next(const struct ldcache *cache, uint32_t *at, struct ldcache_entr
 
 	return false;
 }
-
-const char *ldcache_arch_to_string(uint32_t arch)
-{
-	switch (arch) {
-	case LDCACHE_I386:
-		return "i386";
-	case LDCACHE_X86_64:
-		return "x86-64";
-	case LDCACHE_PPC64LE:
-		return "ppc64le";
-	case LDCACHE_X32:
-		return "x32";
-	case LDCACHE_ARMHF:
-		return "armhf";
-	case LDCACHE_AARCH64:
-		return "aarch64";
-	}
-
-	return "unknown";
-}

@@ -51,7 +51,5 @@ struct ldcache_entry {
 int ldcache_parse(const void *bytes, size_t length, struct ldcache *out, struct err *err);
 /* The next entry of an ELF library; `at` starts at 0. False at the end. */
 bool ldcache_next(const struct ldcache *cache, uint32_t *at, struct ldcache_entry *out);
-/* "x86-64", "aarch64", ...; "unknown". */
-const char *ldcache_arch_to_string(uint32_t arch);
 
 #endif

@@ -223,8 +223,3 @@ uint32_t soname_machine_here(void)
 	return 0;
 #endif
 }
-
-const char *soname_class_to_string(uint32_t bits)
-{
-	return bits == SONAME_CLASS_32 ? "32-bit" : "64-bit";
-}

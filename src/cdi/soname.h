@@ -39,7 +39,5 @@ int soname_parse(const void *bytes, size_t length, struct soname *out, struct er
 int soname_read(int fd, const char *name, struct soname *out, struct err *err);
 /* EM_* of the machine that this is compiled for; 0 if it is none that has GPUs. */
 uint32_t soname_machine_here(void);
-/* "32-bit", "64-bit". */
-const char *soname_class_to_string(uint32_t bits);
 
 #endif

@@ -372,9 +372,3 @@ void visible_done(struct visible *visible)
 	free(visible->names);
 	*visible = (struct visible){0};
 }
-
-const char *visible_source_to_string(enum visible_source source)
-{
-	static const char *const names[] = {"nobody", "an annotation", "a mount", "a variable"};
-	return (size_t)source < array_length(names) ? names[source] : "unknown";
-}

@@ -70,7 +70,5 @@ void visible_done(struct visible *visible);
 
 /* Whether its bounding set has CAP_SYS_ADMIN: it could make the device nodes itself. */
 bool visible_is_privileged(const json_t *config);
-/* "an annotation", "a mount", ... */
-const char *visible_source_to_string(enum visible_source source);
 
 #endif

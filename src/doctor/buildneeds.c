@@ -15,12 +15,6 @@
 /* A release that is longer names no kernel. */
 enum { BUILDNEEDS_RELEASE_MAX = 128 };
 
-const char *buildneeds_system_to_string(enum buildneeds_system system)
-{
-	static const char *const names[] = {"other", "rhel", "ubuntu", "debian"};
-	return system <= BUILDNEEDS_DEBIAN ? names[system] : "?";
-}
-
 const char *buildneeds_deb_arch(const char *machine)
 {
 	if (strcmp(machine, "x86_64") == 0)

@@ -86,7 +86,4 @@ uint32_t buildneeds_judge(const struct buildneeds_kernel *kernel,
 			  const struct buildneeds_list *lists, size_t list_count,
 			  struct buildneeds_result out[BUILDNEEDS_MAX]);
 
-/* "other", "rhel", "ubuntu", "debian". */
-const char *buildneeds_system_to_string(enum buildneeds_system system);
-
 #endif

@@ -205,13 +205,3 @@ int change_remember(const struct inventory *before, struct inventory *after)
 
 	return 0;
 }
-
-const char *change_kind_to_string(uint32_t kind)
-{
-	static const char *const names[] = {
-	    [CHANGE_GPU_ADDED] = "gpu-added",	  [CHANGE_GPU_REMOVED] = "gpu-removed",
-	    [CHANGE_GPU_STATE] = "gpu-state",	  [CHANGE_MIG] = "mig-changed",
-	    [CHANGE_DRIVER] = "driver-restarted",
-	};
-	return kind < array_length(names) ? names[kind] : "unknown";
-}

@@ -40,6 +40,5 @@ uint32_t change_find(const struct inventory *before, struct inventory *after, st
  * change_find(). -ENOMEM: `after` is as it was, but for the GPUs.
  */
 int change_remember(const struct inventory *before, struct inventory *after);
-const char *change_kind_to_string(uint32_t kind);
 
 #endif

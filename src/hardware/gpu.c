@@ -142,15 +142,6 @@ const char *gpu_level_to_string(uint32_t level)
 	}
 }
 
-const char *gpu_link_peer_to_string(uint32_t peer)
-{
-	static const char *const names[] = {
-	    [GPU_LINK_ABSENT] = "absent", [GPU_LINK_DOWN] = "down",   [GPU_LINK_GPU] = "gpu",
-	    [GPU_LINK_SWITCH] = "switch", [GPU_LINK_OTHER] = "other",
-	};
-	return peer < array_length(names) ? names[peer] : "unknown";
-}
-
 bool gpu_uuid_is_simulated(const char *uuid)
 {
 	return text_starts_with(uuid, GPU_SIMULATED_PREFIX) ||

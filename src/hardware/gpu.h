@@ -182,8 +182,6 @@ const char *gpu_brand_to_string(uint32_t brand);
 const char *gpu_mig_mode_to_string(uint32_t mode);
 /* "PIX", "PXB", "PHB", "NODE", "SYS"; "X" for INTERNAL, "?" otherwise. */
 const char *gpu_level_to_string(uint32_t level);
-/* "gpu", "switch", "down", ... */
-const char *gpu_link_peer_to_string(uint32_t peer);
 /* Whether the UUID (of a GPU or MIG device) says that the device is simulated. */
 bool gpu_uuid_is_simulated(const char *uuid);
 

@@ -374,14 +374,3 @@ bool kmsg_is_duplicate(struct kmsg_recent *recent, const struct pci_address *pci
 
 	return false;
 }
-
-const char *kmsg_kind_to_string(uint32_t kind)
-{
-	static const char *const names[] = {
-	    [KMSG_OTHER] = "other",
-	    [KMSG_XID] = "xid",
-	    [KMSG_CONTINUE] = "continue",
-	    [KMSG_FORGED] = "forged",
-	};
-	return kind < array_length(names) ? names[kind] : "unknown";
-}

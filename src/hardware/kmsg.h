@@ -90,6 +90,4 @@ struct kmsg_recent {
 bool kmsg_is_duplicate(struct kmsg_recent *recent, const struct pci_address *pci, uint32_t xid,
 		       uint32_t source, uint64_t time_ns);
 
-const char *kmsg_kind_to_string(uint32_t kind);
-
 #endif

@@ -169,20 +169,3 @@ enum pci_iommu pci_iommu_read(const char *root, const struct pci_address *addres
 
 	return pci_iommu_parse(buf_text(&type), type.length);
 }
-
-const char *pci_iommu_to_string(uint32_t iommu)
-{
-	static const char *const words[] = {[PCI_IOMMU_UNKNOWN] = "unknown",
-					    [PCI_IOMMU_OFF] = "off",
-					    [PCI_IOMMU_PASSTHROUGH] = "passthrough",
-					    [PCI_IOMMU_TRANSLATED] = "translated"};
-	return iommu < array_length(words) ? words[iommu] : "unknown";
-}
-
-const char *pci_acs_state_to_string(uint32_t state)
-{
-	static const char *const words[] = {[PCI_ACS_UNKNOWN] = "unknown",
-					    [PCI_ACS_ABSENT] = "absent",
-					    [PCI_ACS_PRESENT] = "present"};
-	return state < array_length(words) ? words[state] : "unknown";
-}

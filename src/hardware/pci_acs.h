@@ -75,9 +75,4 @@ uint32_t pci_acs_bridges(const struct pci_path *a, const struct pci_path *b,
 void pci_acs_read(const char *root, const struct pci_address *address, struct pci_acs *out);
 enum pci_iommu pci_iommu_read(const char *root, const struct pci_address *address);
 
-/* "unknown", "off", "passthrough", "translated". */
-const char *pci_iommu_to_string(uint32_t iommu);
-/* "unknown", "absent", "present". */
-const char *pci_acs_state_to_string(uint32_t state);
-
 #endif

@@ -156,16 +156,6 @@ const struct rdma_device *rdma_find_device(const struct rdma_inventory *inventor
 	return NULL;
 }
 
-const struct rdma_function *rdma_find_function(const struct rdma_inventory *inventory,
-					       const struct pci_address *address)
-{
-	for (uint32_t i = 0; i < inventory->function_count; i++)
-		if (!inventory->function[i].is_software &&
-		    pci_address_compare(&inventory->function[i].address, address) == 0)
-			return &inventory->function[i];
-	return NULL;
-}
-
 const char *rdma_function_name(const struct rdma_inventory *inventory,
 			       const struct rdma_function *function, char out[RDMA_NAME_MAX])
 {

@@ -167,8 +167,6 @@ bool rdma_is_same(const struct rdma_inventory *a, const struct rdma_inventory *b
 /* The device of that exact name, or NULL. Borrowed: of `inventory`. */
 const struct rdma_device *rdma_find_device(const struct rdma_inventory *inventory,
 					   const char *name);
-const struct rdma_function *rdma_find_function(const struct rdma_inventory *inventory,
-					       const struct pci_address *address);
 /* How an adapter is called: by its PCI address, in software by its device ("rxe0"). Returns out. */
 const char *rdma_function_name(const struct rdma_inventory *inventory,
 			       const struct rdma_function *function, char out[RDMA_NAME_MAX]);

@@ -25,12 +25,3 @@ bool rdma_health_read(struct rdma_health *health, bool up, uint64_t now_ns)
 
 	return rdma_health_is_ok(health) != before;
 }
-
-const char *rdma_health_state_to_string(uint32_t state)
-{
-	static const char *const words[] = {[RDMA_HEALTH_NEW] = "new",
-					    [RDMA_HEALTH_HEALTHY] = "healthy",
-					    [RDMA_HEALTH_SUSPECT] = "suspect",
-					    [RDMA_HEALTH_UNHEALTHY] = "unhealthy"};
-	return state < array_length(words) ? words[state] : "unknown";
-}

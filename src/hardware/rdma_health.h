@@ -33,7 +33,5 @@ struct rdma_health {
 bool rdma_health_read(struct rdma_health *health, bool up, uint64_t now_ns);
 /* Healthy, or suspect: what somebody outside is told. */
 bool rdma_health_is_ok(const struct rdma_health *health);
-/* "new", "healthy", "suspect", "unhealthy". */
-const char *rdma_health_state_to_string(uint32_t state);
 
 #endif

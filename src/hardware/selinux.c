@@ -18,26 +18,6 @@ enum { SELINUX_FILE_MAX = 65536, SELINUX_POLICY_MAX = 64 };
 #define SELINUX_CONFIG	   "/etc/selinux/config"
 #define SELINUX_STORE	   "/var/lib/selinux"
 
-const char *selinux_state_to_string(enum selinux_state state)
-{
-	switch (state) {
-	case SELINUX_STATE_ABSENT:
-		return "absent";
-	case SELINUX_STATE_PERMISSIVE:
-		return "permissive";
-	case SELINUX_STATE_ALLOWED:
-		return "allowed";
-	case SELINUX_STATE_SWITCHED_OFF:
-		return "switched off";
-	case SELINUX_STATE_NO_RULE:
-		return "no rule";
-	case SELINUX_STATE_NO_POLICY:
-		break;
-	}
-
-	return "no policy";
-}
-
 /* The first number of a file of selinuxfs: 0 or 1. A boolean's second one holds after a commit. */
 static int read_switch(const struct selinux_files *files, const char *path)
 {

@@ -36,8 +36,6 @@ enum selinux_state {
 	SELINUX_STATE_NO_POLICY, /* enforcing; the policy knows no containers */
 };
 
-const char *selinux_state_to_string(enum selinux_state state);
-
 /*
  * What holds now. On failure `out_path` is what could not be read (a literal): -EACCES, -EINVAL for
  * a file that says something else than the kernel does, ...

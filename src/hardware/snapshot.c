@@ -150,48 +150,8 @@ enum snapshot_class snapshot_value_class(uint32_t value)
 	return value < SNAPSHOT_VALUE_COUNT ? value_names[value].class_ : SNAPSHOT_SLOW;
 }
 
-const char *snapshot_class_to_string(uint32_t class_)
-{
-	static const char *const names[] = {
-	    [SNAPSHOT_FAST] = "fast",
-	    [SNAPSHOT_MEDIUM] = "medium",
-	    [SNAPSHOT_SLOW] = "slow",
-	};
-	return class_ < array_length(names) ? names[class_] : "unknown";
-}
-
-static const char *const pcie_errors[] = {"correctable", "naks_received", "receiver",
-					  "bad_tlp",	 "naks_sent",	  "bad_dllp",
-					  "nonfatal",	 "fatal",	  "unsupported_request",
-					  "lcrc",	 "lane",	  "l0_to_recovery"};
-static const char *const nvlink_errors[] = {"crc_flit",
-					    "crc_data",
-					    "replay",
-					    "recovery",
-					    "ecc",
-					    "malformed",
-					    "buffer_overrun",
-					    "rcv",
-					    "rcv_remote",
-					    "rcv_general",
-					    "link_integrity",
-					    "xmit_discard",
-					    "recovery_failed",
-					    "recovery_all",
-					    "effective",
-					    "symbol"};
 static const char *const activities[] = {"gr_engine", "sm",   "sm_occupancy", "tensor",
 					 "dram",      "fp64", "fp32",	      "fp16"};
-
-const char *snapshot_pcie_error_to_string(uint32_t error)
-{
-	return error < array_length(pcie_errors) ? pcie_errors[error] : "unknown";
-}
-
-const char *snapshot_nvlink_error_to_string(uint32_t error)
-{
-	return error < array_length(nvlink_errors) ? nvlink_errors[error] : "unknown";
-}
 
 const char *snapshot_throttle_to_string(uint32_t bit)
 {

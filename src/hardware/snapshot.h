@@ -146,13 +146,6 @@ enum snapshot_activity {
 	SNAPSHOT_ACTIVITY_FP32,
 	SNAPSHOT_ACTIVITY_FP16,
 };
-/* "correctable", "naks_received", "receiver", "bad_tlp", "naks_sent", "bad_dllp", "nonfatal",
- * "fatal", "unsupported_request", "lcrc", "lane", "l0_to_recovery": `error` 0..11. */
-const char *snapshot_pcie_error_to_string(uint32_t error);
-/* "crc_flit", "crc_data", "replay", "recovery", "ecc", then of NVLink 5 "malformed",
- * "buffer_overrun", "rcv", "rcv_remote", "rcv_general", "link_integrity", "xmit_discard",
- * "recovery_failed", "recovery_all", "effective", "symbol": `error` 0..15. */
-const char *snapshot_nvlink_error_to_string(uint32_t error);
 /* "idle", "app_clocks", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal", "hw_thermal",
  * "hw_power_brake", "display": what bit 0..8 of SNAPSHOT_THROTTLE says; NULL: a bit without a name.
  */
@@ -279,6 +272,5 @@ const struct snapshot_gpu *snapshot_find(const struct snapshot *snapshot, const 
 const char *snapshot_value_to_string(uint32_t value);
 /* How often it is read. */
 enum snapshot_class snapshot_value_class(uint32_t value);
-const char *snapshot_class_to_string(uint32_t class_);
 
 #endif

@@ -112,9 +112,3 @@ enum vgpu_presence vgpu_read(const char *root, struct vgpu *out)
 
 	return presence;
 }
-
-const char *vgpu_presence_to_string(enum vgpu_presence presence)
-{
-	static const char *const names[] = {"unknown", "none", "present"};
-	return (size_t)presence < array_length(names) ? names[presence] : "?";
-}

@@ -36,6 +36,4 @@ int vgpu_parse(const void *bytes, size_t length, struct vgpu *out);
 /* Looks at every NVIDIA device below `root`; of several vGPUs the one with the lowest address. */
 enum vgpu_presence vgpu_read(const char *root, struct vgpu *out);
 
-const char *vgpu_presence_to_string(enum vgpu_presence presence);
-
 #endif

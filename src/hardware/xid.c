@@ -111,12 +111,3 @@ const char *xid_class_to_string(uint32_t class_)
 {
 	return class_ < XID_CLASS_COUNT ? class_names[class_] : "unknown";
 }
-
-int xid_class_from_string(const char *word)
-{
-	for (int i = 0; i < XID_CLASS_COUNT; i++) {
-		if (strcmp(class_names[i], word) == 0)
-			return i;
-	}
-	return -EINVAL;
-}

@@ -28,7 +28,5 @@ enum xid_class xid_class_of(uint32_t xid);
 const char *xid_name(uint32_t xid);
 /* "ignore", "info", "app", "reset", "reboot", "inspect": the words of the configuration. */
 const char *xid_class_to_string(uint32_t class_);
-/* The class of that word, or -EINVAL. */
-int xid_class_from_string(const char *word);
 
 #endif

@@ -20,20 +20,6 @@ enum {
 	CONTROL_BACKLOG = 16,
 };
 
-static const char *const control_from_supervisor[] = {
-    "hello", "tokens busy", "claimed", "started", "ended", "leftovers",
-    "stuck", "result",	    "no room", "used",	  "port"};
-static const char *const control_to_supervisor[] = {"signal", "cancel", "idle"};
-
-const char *control_kind_to_string(uint32_t kind)
-{
-	if (kind >= CONTROL_SIGNAL && kind - CONTROL_SIGNAL < array_length(control_to_supervisor))
-		return control_to_supervisor[kind - CONTROL_SIGNAL];
-	if (kind >= CONTROL_HELLO && kind - CONTROL_HELLO < array_length(control_from_supervisor))
-		return control_from_supervisor[kind - CONTROL_HELLO];
-	return "unknown";
-}
-
 static bool control_kind_is_known(uint32_t kind)
 {
 	return (kind >= CONTROL_HELLO && kind <= CONTROL_PORT) ||

@@ -65,6 +65,4 @@ void control_remove(int job_fd);
 int control_listen(int job_fd, struct err *err);
 int control_connect(int job_fd, struct err *err);
 
-const char *control_kind_to_string(uint32_t kind);
-
 #endif

@@ -66,7 +66,7 @@ void form_set_number(const struct form_field *field, void *object, uint64_t numb
 	}
 }
 
-char **form_list(const struct form_field *field, const void *object, size_t *out_count)
+static char **form_list(const struct form_field *field, const void *object, size_t *out_count)
 {
 	*out_count = *(const size_t *)form_at(object, field->count_at);
 	return *(char **const *)form_at(object, field->at);

@@ -91,7 +91,6 @@ void form_set_number(const struct form_field *field, void *object, uint64_t numb
 /* -EINVAL names the field and its range. Of a field that is no number: 0. */
 int form_check_number(const struct form_field *field, const void *object, struct err *err);
 
-char **form_list(const struct form_field *field, const void *object, size_t *out_count);
 /* Appends a copy to a list whose room is a power of two of pointers. -E2BIG, -ENOMEM. */
 int form_list_add(char ***list, size_t *count, size_t max, const char *text);
 

@@ -99,35 +99,14 @@ const struct form_field schema_spec[] = {
 };
 const size_t schema_spec_count = array_length(schema_spec);
 
-static int words_find(const char *const *words, uint32_t count, const char *text, uint32_t *out)
-{
-	for (uint32_t i = 0; i < count; i++) {
-		if (strcmp(text, words[i]) == 0) {
-			*out = i;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
 const char *spec_runtime_to_string(uint32_t runtime)
 {
 	return runtime < SPEC_RUNTIME_COUNT ? spec_runtimes[runtime] : NULL;
 }
 
-int spec_runtime_from_string(const char *text, uint32_t *out)
-{
-	return words_find(spec_runtimes, SPEC_RUNTIME_COUNT, text, out);
-}
-
 const char *spec_pull_to_string(uint32_t pull)
 {
 	return pull < SPEC_PULL_COUNT ? spec_pulls[pull] : NULL;
-}
-
-int spec_pull_from_string(const char *text, uint32_t *out)
-{
-	return words_find(spec_pulls, SPEC_PULL_COUNT, text, out);
 }
 
 /* --- what is wanted --------------------------------------------------------------------------- */

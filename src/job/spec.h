@@ -126,10 +126,6 @@ int spec_add_tmpfs(struct spec *spec, const char *text, struct err *err);
 const char *spec_pull_to_string(uint32_t pull);
 /* "any", "podman", "docker"; NULL. */
 const char *spec_runtime_to_string(uint32_t runtime);
-/* -EINVAL. */
-int spec_runtime_from_string(const char *text, uint32_t *out);
-/* As above. -EINVAL. */
-int spec_pull_from_string(const char *text, uint32_t *out);
 
 /*
  * Whether this can be meant at all: a name that is a DNS label, an absolute

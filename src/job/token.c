@@ -130,8 +130,8 @@ static int token_check_unit(const char *unit, unsigned slot, struct err *err)
 			      TOKEN_UNIT_MAX, unit, slot);
 }
 
-int token_socket_name(const struct token_place *place, const char *kind, const char *rest,
-		      char out[TOKEN_SOCKET_NAME_MAX], struct err *err)
+static int token_socket_name(const struct token_place *place, const char *kind, const char *rest,
+			     char out[TOKEN_SOCKET_NAME_MAX], struct err *err)
 {
 	/* One byte less than sun_path holds: the leading NUL comes on top. */
 	int length = snprintf(out, TOKEN_SOCKET_NAME_MAX, "sluice/%s/%s%s%s", kind, place->machine,
@@ -149,7 +149,8 @@ static socklen_t token_address(const char *name, struct sockaddr_un *out)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
-int token_socket_listen(const char *name, struct err *err)
+/* Binds and listens on such a name. -EADDRINUSE. */
+static int token_socket_listen(const char *name, struct err *err)
 {
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
@@ -165,7 +166,8 @@ int token_socket_listen(const char *name, struct err *err)
 	return take_fd(&fd);
 }
 
-int token_socket_connect(const char *name, struct note *out_holder, struct err *err)
+/* Connects to such a name; `out_holder` gets pid and uid. */
+static int token_socket_connect(const char *name, struct note *out_holder, struct err *err)
 {
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)

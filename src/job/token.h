@@ -100,11 +100,5 @@ int token_read_lock(const struct token_place *place, const char *unit, unsigned 
 /* Abstract names for others who want the same kernel-kept life: `kind` "gpu", "queue". The name
  * is "sluice/<kind>/[<machine>/]<rest>", without the leading NUL. -ENAMETOOLONG. */
 enum { TOKEN_SOCKET_NAME_MAX = 108 };
-int token_socket_name(const struct token_place *place, const char *kind, const char *rest,
-		      char out[TOKEN_SOCKET_NAME_MAX], struct err *err);
-/* Binds and listens on such a name. -EADDRINUSE. */
-int token_socket_listen(const char *name, struct err *err);
-/* Connects to such a name; `out_holder` gets pid and uid. */
-int token_socket_connect(const char *name, struct note *out_holder, struct err *err);
 
 #endif

@@ -211,7 +211,9 @@ void tree_signal_process(const struct tree_process *process, int signal_number)
 		(void)kill(process->pid, signal_number);
 }
 
-int tree_signal(pid_t root, pid_t spare, int signal_number, size_t *out_count, struct err *err)
+/* Sends a signal to each of them; `out_count` says how many there were. */
+static int tree_signal(pid_t root, pid_t spare, int signal_number, size_t *out_count,
+		       struct err *err)
 {
 	_cleanup_free_ struct tree_process *list = NULL;
 	size_t count = 0;

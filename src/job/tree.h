@@ -43,9 +43,6 @@ int tree_read(pid_t pid, struct tree_process *out, struct err *err);
 int tree_list(pid_t root, pid_t spare, struct tree_process **out, size_t *out_count,
 	      struct err *err);
 
-/* Sends a signal to each of them; `out_count` says how many there were. */
-int tree_signal(pid_t root, pid_t spare, int signal_number, size_t *out_count, struct err *err);
-
 /* Sends a signal to this very process, or to nobody: not to one that has its number by now. */
 void tree_signal_process(const struct tree_process *process, int signal_number);
 

@@ -42,8 +42,11 @@ static bool words_have_interface(const struct rdma_config_words *words,
 	return false;
 }
 
-bool rdma_policy_matches(const struct rdma_config_entry *entry,
-			 const struct rdma_function *function)
+/* Whether the selectors of the entry mean the adapter: one word of each list that is there. One in
+ * software has no vendor and no device id, and is meant without softwareAdapters, too: a reason
+ * says then why it is not offered. */
+static bool rdma_policy_matches(const struct rdma_config_entry *entry,
+				const struct rdma_function *function)
 {
 	for (size_t i = 0; i < RDMA_SELECT_COUNT; i++) {
 		const struct rdma_config_words *words = &entry->selectors[i];
@@ -317,7 +320,8 @@ int rdma_device_nodes(const struct rdma_inventory *inventory, uint32_t device, b
 /* --- words --------------------------------------------------------------------------------------
  */
 
-void rdma_policy_reason(const struct rdma_reason *reason, char out[RDMA_POLICY_REASON_MAX])
+/* "no driver bound", "node missing: /dev/infiniband/uverbs0": one reason. */
+static void rdma_policy_reason(const struct rdma_reason *reason, char out[RDMA_POLICY_REASON_MAX])
 {
 	(void)snprintf(out, RDMA_POLICY_REASON_MAX, "%s%s%s", rdma_reason_to_string(reason->code),
 		       reason->subject[0] ? ": " : "", reason->subject);

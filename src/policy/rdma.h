@@ -40,12 +40,6 @@ struct rdma_policy {
 	size_t count;
 };
 
-/* Whether the selectors of the entry mean the adapter: one word of each list that is there. One in
- * software has no vendor and no device id, and is meant without softwareAdapters, too: a reason
- * says then why it is not offered. */
-bool rdma_policy_matches(const struct rdma_config_entry *entry,
-			 const struct rdma_function *function);
-
 /* `config` is borrowed by what comes out. -ENOMEM. */
 int rdma_policy_make(const struct rdma_config *config, const struct rdma_inventory *inventory,
 		     struct rdma_policy *out, struct err *err);
@@ -80,8 +74,6 @@ int rdma_device_nodes(const struct rdma_inventory *inventory, uint32_t device, b
 void rdma_policy_explain(const struct rdma_resource *resource,
 			 const struct rdma_inventory *inventory,
 			 const struct rdma_candidate *candidate, char *out, size_t size);
-/* "no driver bound", "node missing: /dev/infiniband/uverbs0": one reason. */
-void rdma_policy_reason(const struct rdma_reason *reason, char out[RDMA_POLICY_REASON_MAX]);
 /* Why a resource has nothing to hand out; "" when it has. */
 void rdma_policy_problem(const struct rdma_resource *resource,
 			 const struct rdma_inventory *inventory, const bool *is_down,

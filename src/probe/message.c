@@ -216,13 +216,3 @@ int message_read_notice(const void *body, size_t length, struct message_notice *
 	*out = read;
 	return 0;
 }
-
-const char *message_kind_to_string(uint32_t kind)
-{
-	static const char *const names[] = {
-	    [MESSAGE_INVENTORY] = "inventory", [MESSAGE_SNAPSHOT] = "snapshot",
-	    [MESSAGE_EVENT] = "event",	       [MESSAGE_DRIVER_DOWN] = "driver-down",
-	    [MESSAGE_RESTART] = "restart",     [MESSAGE_DONE] = "done",
-	};
-	return kind < array_length(names) && names[kind] ? names[kind] : "unknown";
-}

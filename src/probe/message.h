@@ -66,6 +66,4 @@ int message_read_snapshot(const void *body, size_t length, struct snapshot **out
 int message_read_event(const void *body, size_t length, struct message_event *out);
 int message_read_notice(const void *body, size_t length, struct message_notice *out);
 
-const char *message_kind_to_string(uint32_t kind);
-
 #endif

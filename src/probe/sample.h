@@ -50,9 +50,6 @@ struct sample_link_sum {
 	int64_t kept;	/* beside what the links tell */
 };
 enum { SAMPLE_LINK_SUMS = 13 };
-/* `sum` of the `links` that answer. A link that falls silent or comes back is no reset of the
- * others: what all of them have counted stays, and goes on from there. Returns the total. */
-uint64_t sample_link_take(struct sample_link_sum *at, uint64_t links, uint64_t sum);
 
 struct sample_memory {
 	int64_t wall_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC of the last sample */

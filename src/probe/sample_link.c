@@ -66,7 +66,9 @@ static void read_states(struct sampling *s, uint64_t *out_there, uint64_t *out_u
 	}
 }
 
-uint64_t sample_link_take(struct sample_link_sum *at, uint64_t links, uint64_t sum)
+/* `sum` of the `links` that answer. A link that falls silent or comes back is no reset of the
+ * others: what all of them have counted stays, and goes on from there. Returns the total. */
+static uint64_t sample_link_take(struct sample_link_sum *at, uint64_t links, uint64_t sum)
 {
 	if (at->links != 0 && links != at->links)
 		at->kept = (int64_t)(at->total - sum);

@@ -42,12 +42,6 @@ struct allocator *allocator_free(struct allocator *allocator)
 	return NULL;
 }
 
-const char *allocator_policy_to_string(enum allocator_policy policy)
-{
-	static const char *const names[] = {"distributed", "packed", "spread"};
-	return (size_t)policy < array_length(names) ? names[policy] : "unknown";
-}
-
 /* Tables for the GPUs numbered `gpus`. */
 static struct exact *allocator_tables(const struct allocator *allocator, const uint32_t *gpus,
 				      uint32_t count)

@@ -101,7 +101,4 @@ int allocator_prepare(struct allocator *allocator, size_t size, struct err *err)
 int allocator_prefer(struct allocator *allocator, const struct allocator_question *question,
 		     struct allocator_unit *out, struct err *err);
 
-/* "distributed", "packed", "spread". */
-const char *allocator_policy_to_string(enum allocator_policy policy);
-
 #endif

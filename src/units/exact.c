@@ -132,11 +132,6 @@ struct exact *exact_free(struct exact *exact)
 	return NULL;
 }
 
-int32_t exact_sum(const struct exact *exact, uint16_t set)
-{
-	return exact->sum[set];
-}
-
 static int32_t *exact_best(const struct exact *exact, uint32_t size, uint16_t mask)
 {
 	return &exact->best[size][exact->class_offset[size][bits(mask)] + exact->rank[mask]];

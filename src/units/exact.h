@@ -27,7 +27,4 @@ int exact_prepare(struct exact *exact, uint32_t size);
 int exact_choose(struct exact *exact, uint16_t available, uint16_t must, uint32_t size,
 		 uint16_t *out_set);
 
-/* The sum of the weights of all pairs in `set`. */
-int32_t exact_sum(const struct exact *exact, uint16_t set);
-
 #endif

@@ -121,14 +121,6 @@ void checks_fact(const struct checks_sink *sink, const char *name, const char *t
 	sink->take(sink->context, &record);
 }
 
-void checks_blob(const struct checks_sink *sink, const void *data, size_t length)
-{
-	struct checks_record record = {.kind = CHECKS_BLOB};
-	memset(record.blob, 0, sizeof(record.blob));
-	memcpy(record.blob, data, length < sizeof(record.blob) ? length : sizeof(record.blob));
-	sink->take(sink->context, &record);
-}
-
 /* --- the list --------------------------------------------------------------------------------- */
 
 void checks_init(struct checks *checks)

@@ -99,8 +99,6 @@ void checks_progress(const struct checks_sink *sink, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void checks_fact(const struct checks_sink *sink, const char *name, const char *target,
 		 uint64_t number);
-/* `length` at most what a record holds. */
-void checks_blob(const struct checks_sink *sink, const void *data, size_t length);
 
 /* What was found, in its order. */
 struct checks {

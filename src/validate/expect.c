@@ -17,7 +17,9 @@ double expect_host(uint32_t gen, uint32_t width)
 	return 0.75 * expect_pcie(gen, width);
 }
 
-double expect_nvlink(uint32_t architecture, uint32_t links)
+/* What `links` NVLinks carry in one direction: 20 GB/s each on Pascal, 25 up to Hopper, 50 from
+ * Blackwell on. `architecture` is enum gpu_architecture. 0: none, or not known. */
+static double expect_nvlink(uint32_t architecture, uint32_t links)
 {
 	if (architecture < GPU_ARCH_PASCAL)
 		return 0;

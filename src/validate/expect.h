@@ -13,9 +13,6 @@
 double expect_pcie(uint32_t gen, uint32_t width);
 /* What a copy between host and GPU must reach: three quarters. */
 double expect_host(uint32_t gen, uint32_t width);
-/* What `links` NVLinks carry in one direction: 20 GB/s each on Pascal, 25 up to Hopper, 50 from
- * Blackwell on. `architecture` is enum gpu_architecture. 0: none, or not known. */
-double expect_nvlink(uint32_t architecture, uint32_t links);
 /* What a copy from GPU to GPU must reach: 0.85 of that. */
 double expect_peer(uint32_t architecture, uint32_t links);
 /* And the bus bandwidth of an all-reduce: 0.7. */

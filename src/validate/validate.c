@@ -77,20 +77,6 @@ void validate_state_done(struct validate_state *state)
 
 /* --- processes -------------------------------------------------------------------------------- */
 
-void validate_note(const struct validate *self, const char *format, ...)
-{
-	char text[CHECKS_TEXT_MAX];
-	va_list arguments;
-
-	if (!self->plan->note)
-		return;
-
-	va_start(arguments, format);
-	(void)vsnprintf(text, sizeof(text), format, arguments); /* cut */
-	va_end(arguments);
-	self->plan->note(self->plan->context, text, false);
-}
-
 static void validate_see(struct validate *self, const struct checks_record *record)
 {
 	/* A library first, then devices: see validate_devices.c. */
@@ -165,7 +151,7 @@ static void validate_take(void *context, const struct checks_record *record)
 	}
 }
 
-struct checks_sink validate_sink(struct validate *self)
+static struct checks_sink validate_sink(struct validate *self)
 {
 	return (struct checks_sink){.take = validate_take, .context = self};
 }

@@ -64,10 +64,6 @@ static inline bool validate_wants(const struct validate *self, enum validate_wha
 }
 
 /* --- validate.c --- */
-/* The sink of all processes. */
-struct checks_sink validate_sink(struct validate *self);
-void validate_note(const struct validate *self, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 /* Runs one process; -ECANCELED: a signal came. `job` says how it ended. */
 int validate_apart(struct validate *self, struct apart_job *jobs, uint32_t count,
 		   void (*tick)(void *context, uint64_t elapsed_ns), struct err *err);

@@ -23,7 +23,9 @@ static bool port_is_valid(const char *text, size_t length)
 	return true;
 }
 
-bool access_host_parse(const char *host, size_t length, const char **out_name, size_t *out_length)
+/* The name of a Host without its port and brackets; false: it is none. Borrowed from `host`. */
+static bool access_host_parse(const char *host, size_t length, const char **out_name,
+			      size_t *out_length)
 {
 	const char *end, *name = host;
 

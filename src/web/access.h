@@ -18,9 +18,6 @@ struct view;
  */
 bool access_host_is_ours(const struct view *view, const char *host, size_t length);
 
-/* The name of a Host without its port and brackets; false: it is none. Borrowed from `host`. */
-bool access_host_parse(const char *host, size_t length, const char **out_name, size_t *out_length);
-
 /* Whether `authorization` ("Bearer TOKEN") has the token that the view asks for. Takes the same
  * time for every wrong token of a length. */
 bool access_token_is_right(const struct view *view, const char *authorization, size_t length);

@@ -12,11 +12,6 @@ enum { SINCE_DIGITS_MAX = 9 }; /* behind the point: nanoseconds */
 
 static const char *const set_names[] = {"all", "native", "dcgm"};
 
-const char *query_set_to_string(enum view_set set)
-{
-	return (unsigned)set < sizeof(set_names) / sizeof(set_names[0]) ? set_names[set] : "all";
-}
-
 static int query_set(const char *value, size_t length, struct query *out, struct err *err)
 {
 	for (unsigned i = 0; i < sizeof(set_names) / sizeof(set_names[0]); i++) {

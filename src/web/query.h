@@ -42,7 +42,4 @@ struct query {
 int query_parse(const char *text, size_t length, unsigned taken, struct query *out,
 		struct err *err);
 
-/* "all", "native", "dcgm". */
-const char *query_set_to_string(enum view_set set);
-
 #endif

@@ -193,6 +193,21 @@ static void session_headers_open(struct session_stream *stream)
 		session_stream_finish(stream, WIRE_RESOURCE_EXHAUSTED, "out of memory");
 }
 
+static nghttp2_nv session_field(const char *name, const char *value, uint8_t flags)
+{
+	/* nghttp2 copies both; its structure only lacks the const. */
+	return (nghttp2_nv){(uint8_t *)(uintptr_t)name, (uint8_t *)(uintptr_t)value, strlen(name),
+			    strlen(value), flags};
+}
+
+static int session_headers_send_http(struct session_stream *stream, unsigned http_status)
+{
+	char number[12];
+	(void)snprintf(number, sizeof(number), "%u", http_status);
+	nghttp2_nv field = session_field(":status", number, NGHTTP2_NV_FLAG_NONE);
+	return nghttp2_submit_response(stream->session->h2, stream->id, &field, 1, NULL);
+}
+
 void session_headers_request(struct session_stream *stream)
 {
 	const struct session_headers *headers = &stream->headers;
@@ -278,13 +293,6 @@ void session_headers_reply(struct session_stream *stream, bool last)
 
 /* --- what is sent --- */
 
-static nghttp2_nv session_field(const char *name, const char *value, uint8_t flags)
-{
-	/* nghttp2 copies both; its structure only lacks the const. */
-	return (nghttp2_nv){(uint8_t *)(uintptr_t)name, (uint8_t *)(uintptr_t)value, strlen(name),
-			    strlen(value), flags};
-}
-
 int session_headers_send_reply(struct session_stream *stream, const nghttp2_data_provider *data)
 {
 	nghttp2_nv fields[] = {
@@ -324,14 +332,6 @@ int session_headers_send_status_only(struct session_stream *stream)
 	};
 	size_t count = 2 + session_status_fields(stream, number, fields + 2);
 	return nghttp2_submit_response(stream->session->h2, stream->id, fields, count, NULL);
-}
-
-int session_headers_send_http(struct session_stream *stream, unsigned http_status)
-{
-	char number[12];
-	(void)snprintf(number, sizeof(number), "%u", http_status);
-	nghttp2_nv field = session_field(":status", number, NGHTTP2_NV_FLAG_NONE);
-	return nghttp2_submit_response(stream->session->h2, stream->id, &field, 1, NULL);
 }
 
 /* The largest unit in which it is exact enough: at most 8 digits, rounded up. */

@@ -124,7 +124,6 @@ void session_headers_reply(struct session_stream *stream, bool last);
 int session_headers_send_reply(struct session_stream *stream, const nghttp2_data_provider *data);
 int session_headers_send_trailers(struct session_stream *stream);
 int session_headers_send_status_only(struct session_stream *stream);
-int session_headers_send_http(struct session_stream *stream, unsigned http_status);
 /* The stream's id, or an error of nghttp2. */
 int32_t session_headers_send_request(struct session_stream *stream, uint64_t timeout_ns,
 				     const nghttp2_data_provider *data);

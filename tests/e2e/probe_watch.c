@@ -107,8 +107,9 @@ static json_t *json_rounds(const struct probe_client *client)
 {
 	const struct snapshot *snapshot = probe_client_snapshot(client);
 	json_t *object = json_object();
+	static const char *const names[] = {"fast", "medium", "slow"};
 	for (uint32_t i = 0; snapshot && i < SNAPSHOT_CLASS_COUNT; i++)
-		json_object_set_new(object, snapshot_class_to_string(i),
+		json_object_set_new(object, names[i],
 				    json_integer((json_int_t)snapshot->round_ns[i]));
 	return object;
 }

@@ -22,8 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	char packet[CONTROL_PACKET_MAX];
 	size_t length = control_format(&message, packet);
-	if (length != size || memcmp(packet, data, size) != 0 ||
-	    strcmp(control_kind_to_string(message.kind), "unknown") == 0)
+	if (length != size || memcmp(packet, data, size) != 0)
 		abort();
 	return 0;
 }

@@ -20,7 +20,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		count++;
 		if (strlen(entry.name) >= size || strlen(entry.path) >= size)
 			abort();
-		(void)ldcache_arch_to_string(entry.arch);
 	}
 	if (count > cache.count)
 		abort();

@@ -33,6 +33,7 @@ def tree(tmp_path):
     tree.write("src/base/text.h", LICENCE + "#include <stddef.h>\n\nint text_length(size_t length);\n")
     tree.write("src/base/text.c", LICENCE + '#include "base/text.h"\n\n'
                "int text_length(size_t length)\n{\n\treturn length > 3;\n}\n")
+    tree.write("src/base/calls.def", "CALL(text_length)\n")
     tree.write("tests/unit/base/text_test.c", LICENCE + '#include "base/text.h"\n')
     shutil.copy(os.path.join(TOOLS, "..", ".clang-format"), tmp_path)
     return tree

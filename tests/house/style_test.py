@@ -120,6 +120,29 @@ def test_names_are_unique(tree):
     assert findings(tree) == ["src/web/text.c:8: struct text is in src/web/page.h as well [names]"]
 
 
+def test_functions_that_nobody_calls(tree):
+    text = 'int text_width(void);\n'
+    tree.write(HEADER, LICENCE + "#include <stddef.h>\n\nint text_length(size_t length);\n" + text)
+    tree.write(SOURCE, body("\treturn length;\n") + "\nint text_width(void)\n{\n\treturn 3;\n}\n")
+    assert findings(tree) == [f"{SOURCE}:9: text_width() is called by nothing [used]"]
+    tree.write("src/base/calls.def", "")
+    tree.write("tests/unit/base/text_test.c", LICENCE + "int a = text_width();\nint b = text_length(1);\n")
+    assert findings(tree) == [f"{SOURCE}:4: text_length() is called by nothing but tests [used]",
+                              f"{SOURCE}:9: text_width() is called by nothing but tests [used]"]
+    tree.write("src/base/calls.def", "CALL(text_length)\n")
+    tree.write("tools/style-exceptions", f"used {SOURCE}:text_w* a reason\n")
+    assert findings(tree) == []
+
+
+def test_functions_of_one_file(tree):
+    tree.write(SOURCE, body("\treturn text_width();\n").replace("int text_length", "static int text_length") +
+               "\nint text_width(void)\n{\n\treturn 3;\n}\n")
+    tree.write(HEADER, LICENCE + "/* text_width() */\nint text_width(void);\n")
+    assert findings(tree) == [f"{SOURCE}:9: text_width() is called in this file only: make it static [used]"]
+    tree.write("tests/unit/base/text_test.c", LICENCE + "int a = text_width();\n")
+    assert findings(tree) == []
+
+
 def test_licence_line(tree):
     tree.write(SOURCE, body("").replace(LICENCE, "/* mine */\n"))
     tree.write("tools/thing", "#!/bin/sh\nexit 0\n")

@@ -56,8 +56,8 @@ char *door_kubelet_directory(const char *socket)
 
 static void door_kubelet_on_unsure(void *context);
 
-int door_kubelet_new(const struct door_kubelet_options *options, struct door_kubelet **out,
-		     struct err *err)
+static int door_kubelet_new(const struct door_kubelet_options *options, struct door_kubelet **out,
+			    struct err *err)
 {
 	struct door_kubelet *door = calloc(1, sizeof(*door));
 	if (!door)
@@ -462,11 +462,6 @@ void door_kubelet_hold(struct door_kubelet *door, enum door_kubelet_hold how, co
 	(void)snprintf(door->held, sizeof(door->held), "%s", why);
 	if (node_is_known(door->options.node))
 		door_kubelet_tell(door);
-}
-
-const char *door_kubelet_held(const struct door_kubelet *door)
-{
-	return door->held;
 }
 
 void door_kubelet_register_again(void *context)

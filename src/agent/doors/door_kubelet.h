@@ -41,8 +41,6 @@ struct door_kubelet_options {
 /* The directory of the kubelet's socket. Owned; NULL: the usual one, or no memory. */
 char *door_kubelet_directory(const char *socket);
 
-int door_kubelet_new(const struct door_kubelet_options *options, struct door_kubelet **out,
-		     struct err *err);
 /* Closes streams, removes the sockets: from then on there is neither kubelet nor pods. */
 void door_kubelet_stop(void *door);
 /* NULL is fine; returns NULL. */
@@ -73,8 +71,6 @@ enum door_kubelet_hold {
 	DOOR_KUBELET_SHUT,	/* there are no devices: resources end with an empty list */
 };
 void door_kubelet_hold(struct door_kubelet *door, enum door_kubelet_hold how, const char *why);
-/* The reason of one that is not OPEN; "" of one that is. Borrowed. */
-const char *door_kubelet_held(const struct door_kubelet *door);
 void door_kubelet_register_again(void *door);
 
 /* NULL: it is closed. Borrowed until the next call of a function above. */

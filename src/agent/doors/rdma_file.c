@@ -257,11 +257,6 @@ bool rdma_file_is_known(const struct rdma_file *file)
 	return file->is_known;
 }
 
-const char *rdma_file_path(const struct rdma_file *file)
-{
-	return file->config ? file->path : "";
-}
-
 const char *rdma_file_error(const struct rdma_file *file)
 {
 	return file->error;

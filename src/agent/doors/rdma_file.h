@@ -46,8 +46,7 @@ void rdma_file_update(struct rdma_file *file, bool is_asked);
 const struct rdma_config *rdma_file_config(const struct rdma_file *file);
 /* Whether it is known yet what the file says. */
 bool rdma_file_is_known(const struct rdma_file *file);
-/* The file in force; "": none. And why it, or a newer one, was refused; "". Borrowed. */
-const char *rdma_file_path(const struct rdma_file *file);
+/* Why the file, or a newer one, was refused; "". Borrowed. */
 const char *rdma_file_error(const struct rdma_file *file);
 
 #endif

@@ -7,7 +7,8 @@
 #include "agent/service/service_internal.h"
 #include "base/err.h"
 
-int service_no_job(uint64_t id, struct err *err)
+/* -ENOENT, with a sentence. */
+static int service_no_job(uint64_t id, struct err *err)
 {
 	return err_set(err, -ENOENT, "there is no job %" PRIu64, id);
 }

@@ -121,8 +121,6 @@ struct service_act {
 };
 /* Finds the job, be it over, and calls act() if whoever asks may act on it; answers him if not. */
 void service_act_on(struct service_act *act);
-/* -ENOENT, with a sentence. */
-int service_no_job(uint64_t id, struct err *err);
 /* The answer to a request whose job was looked up in vain: `rc` and `err` of the query. */
 void service_fail_lookup(struct service_request *request, uint64_t id, int rc,
 			 const struct err *err);

@@ -140,11 +140,6 @@ void proctable_end(struct proctable *table)
 	}
 }
 
-size_t proctable_count(const struct proctable *table)
-{
-	return table->count;
-}
-
 /* --- one process -------------------------------------------------------------------------------
  */
 

@@ -59,7 +59,6 @@ void proctable_end(struct proctable *table);
  */
 size_t proctable_read(struct proctable *table, size_t max);
 
-size_t proctable_count(const struct proctable *table);
 /* NULL: not in it. Borrowed until the next proctable_end(). */
 struct proctable_entry *proctable_find(const struct proctable *table, uint32_t pid);
 

@@ -267,13 +267,6 @@ KERNELS(__attribute__((target("avx2"))), avx2)
 KERNELS(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))), avx512)
 #endif
 
-const char *reduce_isa_to_string(enum reduce_isa isa)
-{
-	static const char *const names[] = {
-	    [REDUCE_PLAIN] = "plain", [REDUCE_AVX2] = "AVX2", [REDUCE_AVX512] = "AVX-512"};
-	return (size_t)isa < array_length(names) ? names[isa] : "?";
-}
-
 const struct reduce *reduce_get(enum reduce_isa isa)
 {
 	switch (isa) {

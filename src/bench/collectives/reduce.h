@@ -25,7 +25,6 @@
 #include "bench/collectives/collective.h"
 
 enum reduce_isa { REDUCE_PLAIN, REDUCE_AVX2, REDUCE_AVX512, REDUCE_ISA_COUNT };
-const char *reduce_isa_to_string(enum reduce_isa isa);
 
 /* Functions for one instruction set. Addresses need not be aligned. */
 struct reduce;

@@ -256,11 +256,6 @@ static const char *shm_describe(struct backend *backend)
 	return shm_of(backend)->choice;
 }
 
-const char *shm_backend_choice(const struct backend *backend)
-{
-	return ((const struct shm_backend *)backend)->choice;
-}
-
 static const struct backend_ops shm_ops = {
     .name = "shm",
     .is_host_memory = true,

@@ -25,8 +25,5 @@ struct shm_world *shm_world_free(struct shm_world *world); /* NULL */
  * same kind of memory. -ENOMEM; -EPIPE: a rank is gone; -ETIMEDOUT. */
 int shm_backend_new(struct shm_world *world, uint32_t rank, uint64_t timeout_ns,
 		    struct backend **out, struct err *err);
-/* What it chose: "shared memory; chunks, since process_vm_readv failed: Operation not permitted".
- * Borrowed until the backend is freed. */
-const char *shm_backend_choice(const struct backend *backend);
 
 #endif

@@ -63,8 +63,6 @@ struct world_message {
 };
 
 uint64_t world_now_ns(void);
-/* UINT64_MAX where `timeout_ns` is 0. */
-uint64_t world_deadline_ns(uint64_t from_ns, uint64_t timeout_ns);
 /* When this rank must have gone on. */
 uint64_t world_place_deadline_ns(const struct world_job *job, const struct world_place *place,
 				 uint64_t started_ns);

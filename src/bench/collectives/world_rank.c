@@ -36,7 +36,8 @@ uint64_t world_now_ns(void)
 	return clock_now_ns(&real);
 }
 
-uint64_t world_deadline_ns(uint64_t from_ns, uint64_t timeout_ns)
+/* UINT64_MAX where `timeout_ns` is 0. */
+static uint64_t world_deadline_ns(uint64_t from_ns, uint64_t timeout_ns)
 {
 	return timeout_ns ? clock_after_ns(from_ns, timeout_ns) : UINT64_MAX;
 }

@@ -23,7 +23,8 @@ double figures_percentile(const double *sorted, size_t count, double share)
 	return sorted[index < count ? index : count - 1];
 }
 
-double figures_next_arrival(struct stats_random *random, double mean)
+/* Times between arrivals of a Poisson process: exponential with this mean. */
+static double figures_next_arrival(struct stats_random *random, double mean)
 {
 	return -mean * log1p(-stats_random_uniform(random));
 }
@@ -41,31 +42,4 @@ size_t figures_arrivals(struct stats_random *random, double per_second, uint64_t
 	}
 
 	return count;
-}
-
-double figures_jain(const double *rates, const double *weights, size_t count)
-{
-	double sum = 0, squares = 0;
-	for (size_t i = 0; i < count; i++) {
-		double x = rates[i] / weights[i];
-		sum += x;
-		squares += x * x;
-	}
-	return squares > 0 ? sum * sum / ((double)count * squares) : 0;
-}
-
-double figures_share_error(const double *rates, const double *weights, size_t count)
-{
-	double all = 0, all_weights = 0, worst = 0;
-	for (size_t i = 0; i < count; i++) {
-		all += rates[i];
-		all_weights += weights[i];
-	}
-
-	for (size_t i = 0; i < count; i++) {
-		double share = all > 0 ? rates[i] / all : 0;
-		worst = fmax(worst, fabs(share - weights[i] / all_weights));
-	}
-
-	return 100 * worst;
 }

@@ -395,7 +395,9 @@ static int load_barrier(struct load_session *self, struct err *err)
 	return 0;
 }
 
-int load_meet(struct load_session *self, struct err *err)
+/* Until all are there, or the time that was agreed upon: the driver's clock at the start is
+ * summary.start_ns. Sets LOAD_ALONE. */
+static int load_meet(struct load_session *self, struct err *err)
 {
 	const struct load_plan *plan = self->plan;
 	struct load_summary *out = self->out;

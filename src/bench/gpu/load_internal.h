@@ -54,9 +54,6 @@ bool load_is_stopped(const struct load_session *self);
 void load_beat(struct load_session *self);
 /* Waits on the driver's clock. */
 void load_nap(struct load_session *self, uint64_t ns);
-/* Until all are there, or the time that was agreed upon: the driver's clock at the start is
- * summary.start_ns. Sets LOAD_ALONE. */
-int load_meet(struct load_session *self, struct err *err);
 /* -EIO or -ENOMEM with `what`; 0 for CUDA_OK. */
 int load_said(struct load_session *self, int result, struct err *err, const char *what);
 /* cuMemAlloc, its failure with what there is: LOAD_NO_MEMORY. */

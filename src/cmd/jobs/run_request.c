@@ -87,8 +87,9 @@ int run_request_new_key(char out[RUN_KEY_MAX], struct err *err)
 	return 0;
 }
 
-int run_request_share(const char *text, uint32_t *out_numerator, uint32_t *out_denominator,
-		      struct err *err)
+/* "2/8", or "slot" for one of however many there are. -EINVAL. Pure. */
+static int run_request_share(const char *text, uint32_t *out_numerator, uint32_t *out_denominator,
+			     struct err *err)
 {
 	uint64_t numerator, denominator;
 

@@ -52,9 +52,6 @@ int run_request_make(const struct run_options *options, char *const *argv, char 
 int run_request_wants(struct run_request *request, struct err *err);
 void run_request_done(struct run_request *request);
 
-/* "2/8", or "slot" for one of however many there are. -EINVAL. Pure. */
-int run_request_share(const char *text, uint32_t *out_numerator, uint32_t *out_denominator,
-		      struct err *err);
 /* A DNS label out of a command's name: "Train_v2.py" becomes "train-v2-py"; "job" when nothing is
  * left. */
 void run_request_name(const char *command, char out[RUN_NAME_MAX]);

@@ -77,7 +77,6 @@ struct top_scene {
 };
 
 /* The parts of a picture. */
-void top_headline(struct top_page *page, const struct top_scene *scene);
 void top_gpus(struct top_page *page, const struct top_scene *scene);
 void top_jobs(struct top_page *page, const struct top_scene *scene);
 

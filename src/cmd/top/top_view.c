@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-void top_headline(struct top_page *page, const struct top_scene *scene)
+static void top_headline(struct top_page *page, const struct top_scene *scene)
 {
 	const Sluice__V1__Machine *machine = scene->machine;
 	uint32_t whole = 0, migs = 0;

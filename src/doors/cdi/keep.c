@@ -42,12 +42,6 @@ static bool keep_ends(const char *name, const char *end)
 	return length > wanted && strcmp(name + length - wanted, end) == 0;
 }
 
-const char *keep_state_to_string(enum keep_state state)
-{
-	static const char *const names[] = {"absent", "written", "as it was", "another's"};
-	return (size_t)state < array_length(names) ? names[state] : "unknown";
-}
-
 /* --- its life -------------------------------------------------------------------------------- */
 
 int keep_new(const struct keep_options *options, struct keep **out, struct err *err)

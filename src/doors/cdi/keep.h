@@ -72,7 +72,6 @@ enum keep_state {
 	KEEP_STAYS,   /* ours is there, as it was before the driver went */
 	KEEP_FOREIGN, /* another file provides it */
 };
-const char *keep_state_to_string(enum keep_state state);
 
 struct keep_kind {
 	char kind[SCAN_KIND_MAX];

@@ -566,11 +566,6 @@ const struct kubelet_resource *plugin_resource(const struct plugin *plugin)
 	return plugin->resource;
 }
 
-const char *plugin_socket_name(const struct plugin *plugin)
-{
-	return plugin->name;
-}
-
 void plugin_count(const struct plugin *plugin, struct plugin_counts *out)
 {
 	struct wire_server_counts server;

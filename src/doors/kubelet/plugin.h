@@ -85,7 +85,6 @@ bool plugin_is_attached(const struct plugin *plugin);
 /* The socket file is still the one that was bound: the kubelet removes all when it starts. */
 bool plugin_has_socket(const struct plugin *plugin);
 const struct kubelet_resource *plugin_resource(const struct plugin *plugin);
-const char *plugin_socket_name(const struct plugin *plugin); /* "nvidia-gpu.sock" */
 
 struct plugin_counts {
 	uint64_t allocations, refused, preferred, lists;

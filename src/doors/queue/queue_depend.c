@@ -87,7 +87,8 @@ static bool depend_array_succeeded(const struct job *member, const struct store_
 	return array->failed == 0 && array->cancelled == 0;
 }
 
-bool queue_array_has_failed(const struct job *member, const struct store_array *array)
+/* Whether the array has failed as a whole. */
+static bool queue_array_has_failed(const struct job *member, const struct store_array *array)
 {
 	if (member->array_id == 0 || member->wants.array_apart || array->failed == 0)
 		return false;

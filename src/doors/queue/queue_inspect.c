@@ -429,7 +429,7 @@ static void queue_inspect_done(struct queue_op *op, int rc)
 	queue_step(job);
 }
 
-void queue_inspect(struct queue_run *run)
+static void queue_inspect(struct queue_run *run)
 {
 	struct queue_job *job = run->owner;
 	struct err err = {.code = 0};

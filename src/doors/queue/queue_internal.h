@@ -331,7 +331,6 @@ void queue_step(struct queue_job *job);
 void queue_run_task(struct queue_run *run, enum queue_task task, int (*work)(struct queue_op *op),
 		    void (*done)(struct queue_op *op, int result));
 void queue_start(struct queue_job *job);
-void queue_inspect(struct queue_run *run);
 /* It may be over: looks now. */
 void queue_look(struct queue_run *run);
 /* Looks again later, a little later each time. */
@@ -412,8 +411,6 @@ void queue_doom_running(struct queue *queue);
  * number. `is_new`: it is being accepted; else one that was forgotten has ended well. */
 int queue_depend_check(struct queue *queue, const struct job *job, bool is_new,
 		       uint64_t *out_failed, struct err *err);
-/* Whether the array has failed as a whole. */
-bool queue_array_has_failed(const struct job *member, const struct store_array *array);
 /* At the start: dooms what the last agent had no time for. */
 int queue_depend_load(struct queue *queue, struct err *err);
 
@@ -502,7 +499,6 @@ void queue_submit_next(struct queue *queue);
 void queue_submit_clear(struct queue *queue);
 void queue_query_each(struct queue *queue, void (*each)(struct queue_query *query, void *context),
 		      void *context);
-void queue_keep(void *context);		   /* the timer's */
 void queue_keep_soon(struct queue *queue); /* something may have to be forgotten earlier */
 
 /* queue_trash.c. On the loop: what is in there is removed, by and by. `trash_fd`: given. */

@@ -275,6 +275,8 @@ static void queue_keep_done(struct queue_op *op, int rc)
 	loop_timer_start(queue->keep_timer, wait_ns < QUEUE_KEEP_NS ? wait_ns : QUEUE_KEEP_NS);
 }
 
+static void queue_keep(void *context);
+
 void queue_collect(struct queue *queue, queue_changed_fn *done, void *context)
 {
 	struct queue_keeper *keeper = queue->keeper;
@@ -311,7 +313,8 @@ static int64_t keep_old_before(const struct queue *queue, const struct queue_kee
 	return now_ns - (retention_ns > 0 ? retention_ns : QUEUE_RETENTION_NS);
 }
 
-void queue_keep(void *context)
+/* The timer's. */
+static void queue_keep(void *context)
 {
 	struct queue *queue = context;
 	struct queue_keeper *keeper = queue->keeper;

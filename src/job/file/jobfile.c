@@ -35,20 +35,6 @@ static const struct {
     {"kubeflow.org/v2beta1", "MPIJob", JOBFILE_MPIJOB, &fields_of_mpijob, kinds_mpijob},
 };
 
-const char *jobfile_kind_to_string(enum jobfile_kind kind)
-{
-	switch (kind) {
-	case JOBFILE_POD:
-		return "v1 Pod";
-	case JOBFILE_JOB:
-		return "batch/v1 Job";
-	case JOBFILE_MPIJOB:
-		break;
-	}
-
-	return "kubeflow.org/v2beta1 MPIJob";
-}
-
 static int jobfile_text(const struct jobreader *reader, const struct yaml_node *document,
 			const char *key, const struct yaml_node **out)
 {

@@ -143,7 +143,4 @@ struct jobfile *jobfile_free(struct jobfile *file);
 size_t jobfile_count(const struct jobfile *file);
 const struct jobfile_job *jobfile_at(const struct jobfile *file, size_t index);
 
-/* "v1 Pod", "batch/v1 Job", "kubeflow.org/v2beta1 MPIJob". */
-const char *jobfile_kind_to_string(enum jobfile_kind kind);
-
 #endif

@@ -12,17 +12,6 @@
 #include "base/suggest.h"
 #include "base/yaml.h"
 
-const char *objschema_class_to_string(enum objschema_class class)
-{
-	static const char *const names[OBJSCHEMA_CLASS_COUNT] = {
-	    [OBJSCHEMA_HONOURED] = "honoured",
-	    [OBJSCHEMA_IGNORED] = "ignored",
-	    [OBJSCHEMA_REFUSED] = "refused",
-	    [OBJSCHEMA_MISPLACED] = "misplaced",
-	};
-	return names[class];
-}
-
 int objschema_fail(const struct objschema *schema, const struct yaml_node *node, const char *suffix,
 		   const char *format, ...)
 {

@@ -110,7 +110,4 @@ int objschema_check_octal(const struct objschema *schema, const struct yaml_node
 /* A number or a text: anything but a truth value, nothing, a map or a list. */
 bool objschema_is_quantity(const struct yaml_node *node);
 
-/* "honoured", "ignored", "refused", "misplaced". */
-const char *objschema_class_to_string(enum objschema_class class);
-
 #endif

@@ -25,11 +25,6 @@ static void object_free(json_t **json)
 	json_decref(*json);
 }
 
-const char *object_type_to_string(enum object_type type)
-{
-	return type < OBJECT_OTHER ? object_types[type] : "OTHER";
-}
-
 /* jansson goes 2048 levels deep, a call for each, and needs a hundred bytes for a value of two. */
 static int object_guard(const char *text, size_t length, struct err *err)
 {

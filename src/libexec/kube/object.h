@@ -83,6 +83,4 @@ int object_status_parse(const char *text, size_t length, struct object_status *o
 /* Any object, within the limits above. Owned. NULL: -EBADMSG or -ENOMEM in `err`. */
 struct json_t *object_load(const char *text, size_t length, struct err *err);
 
-const char *object_type_to_string(enum object_type type);
-
 #endif

@@ -21,7 +21,7 @@ struct fetch {
 	char why[CURL_ERROR_SIZE];
 };
 
-bool fetch_is_url(const char *text)
+static bool fetch_is_url(const char *text)
 {
 	return strncasecmp(text, "http://", 7) == 0 || strncasecmp(text, "https://", 8) == 0;
 }

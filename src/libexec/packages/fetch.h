@@ -28,6 +28,5 @@ typedef int (*fetch_sink)(const char *data, size_t length, void *context);
  */
 int fetch(const char *url, uint64_t max, uint64_t timeout_ms, fetch_sink sink, void *context,
 	  struct err *err);
-bool fetch_is_url(const char *text);
 
 #endif

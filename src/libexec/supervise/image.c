@@ -92,7 +92,8 @@ void image_done(struct image *image)
 	cgroup_close(&image->launcher);
 }
 
-const char *image_level(const struct image *image)
+/* The level reached, in the words of job_isolation_to_string(). */
+static const char *image_level(const struct image *image)
 {
 	/* It can do to the machine what root can, also where rules are around it. */
 	return image->is_privileged  ? "none"

@@ -48,8 +48,6 @@ void image_leave(struct image *image, const char *why);
  * once killed (cgroup.kill) is dead at once, however long ago that was. */
 void image_prepare_removal(const struct cgroup *cgroup, struct image *image);
 
-/* The level reached, in the words of job_isolation_to_string(). */
-const char *image_level(const struct image *image);
 /* "container", or how it falls short, for CONTROL_HELLO. Only what the administrator's program
  * makes is called a container: of another one the rules around the job are all that is known. */
 void image_describe(const struct image *image, char out[CONTROL_TEXT_MAX]);

@@ -121,13 +121,6 @@ static void test_levels(void **state)
 	log_write(NULL, LOG_LEVEL_ERROR, NULL, "nowhere");
 	log = log_free(log);
 
-	enum log_level level = LOG_LEVEL_INFO;
-	struct err err = {0};
-	assert_int_equal(log_level_from_string("notice", &level, &err), 0);
-	assert_int_equal(level, LOG_LEVEL_NOTICE);
-	assert_int_equal(log_level_from_string("wraning", &level, &err), -EINVAL);
-	assert_non_null(strstr(err.text, "warning"));
-	assert_int_equal(level, LOG_LEVEL_NOTICE);
 	assert_string_equal(log_level_to_string(LOG_LEVEL_ERROR), "error");
 }
 

@@ -70,8 +70,6 @@ enum { LINES = sizeof(lines) / sizeof(lines[0]) };
 
 static void expect_lines(const struct buf *buf)
 {
-	static const char *const names[] = {"x86-64", "aarch64", "",	   "i386",
-					    "x32",    "armhf",	 "ppc64le"};
 	struct ldcache cache;
 	assert_int_equal(ldcache_parse(buf->data, buf->length, &cache, NULL), 0);
 	struct ldcache_entry entry;
@@ -83,10 +81,8 @@ static void expect_lines(const struct buf *buf)
 		assert_string_equal(entry.name, lines[i].name);
 		assert_string_equal(entry.path, lines[i].path);
 		assert_int_equal(entry.arch, lines[i].flags & 0xff00);
-		assert_string_equal(ldcache_arch_to_string(entry.arch), names[i]);
 	}
 	assert_false(ldcache_next(&cache, &at, &entry));
-	assert_string_equal(ldcache_arch_to_string(0x4200), "unknown");
 }
 
 static void test_reads_both_forms(void **state)

@@ -48,7 +48,6 @@ static void test_words(void **state)
 	assert_string_equal(gpu_level_to_string(GPU_LEVEL_NODE), "NODE");
 	assert_string_equal(gpu_level_to_string(GPU_LEVEL_SYSTEM), "SYS");
 	assert_string_equal(gpu_level_to_string(7), "?");
-	assert_string_equal(gpu_link_peer_to_string(GPU_LINK_SWITCH), "switch");
 }
 
 static void test_simulated(void **state)

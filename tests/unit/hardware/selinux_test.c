@@ -48,7 +48,7 @@ static void expect(enum selinux_state wanted, struct machine machine)
 	enum selinux_state state = (enum selinux_state) - 1;
 	const char *path = NULL;
 	assert_int_equal(judge(&machine, &state, &path), 0);
-	assert_string_equal(selinux_state_to_string(state), selinux_state_to_string(wanted));
+	assert_int_equal(state, wanted);
 	assert_null(path);
 }
 

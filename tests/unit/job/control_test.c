@@ -52,18 +52,6 @@ static void other_packets_are_refused(void **state)
 	assert_int_equal(control_parse(packet, 24, &again, &err), -EPROTONOSUPPORT);
 }
 
-static void each_kind_has_a_name(void **state)
-{
-	assert_string_equal(control_kind_to_string(CONTROL_HELLO), "hello");
-	assert_string_equal(control_kind_to_string(CONTROL_NO_ROOM), "no room");
-	assert_string_equal(control_kind_to_string(CONTROL_SIGNAL), "signal");
-	assert_string_equal(control_kind_to_string(CONTROL_CANCEL), "cancel");
-	assert_string_equal(control_kind_to_string(CONTROL_USED), "used");
-	assert_string_equal(control_kind_to_string(CONTROL_IDLE), "idle");
-	assert_string_equal(control_kind_to_string(CONTROL_IDLE + 1), "unknown");
-	assert_string_equal(control_kind_to_string(0), "unknown");
-}
-
 static void a_socket_in_a_deep_directory_connects(void **state)
 {
 	char *tmp = unit_tmp_new();
@@ -107,7 +95,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_is_written_is_read),
 	    cmocka_unit_test(other_packets_are_refused),
-	    cmocka_unit_test(each_kind_has_a_name),
 	    cmocka_unit_test(a_socket_in_a_deep_directory_connects),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

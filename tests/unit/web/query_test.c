@@ -68,19 +68,11 @@ static void test_bad(void **state)
 	}
 }
 
-static void test_set_names(void **state)
-{
-	assert_string_equal(query_set_to_string(VIEW_SET_ALL), "all");
-	assert_string_equal(query_set_to_string(VIEW_SET_DCGM), "dcgm");
-	assert_string_equal(query_set_to_string((enum view_set)9), "all");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_good),
 	    cmocka_unit_test(test_bad),
-	    cmocka_unit_test(test_set_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

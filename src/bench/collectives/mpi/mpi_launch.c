@@ -8,24 +8,6 @@
 #include "base/parse.h"
 #include "bench/collectives/collective.h"
 
-const char *mpi_launcher_to_string(enum mpi_launcher launcher)
-{
-	switch (launcher) {
-	case MPI_LAUNCHER_NONE:
-		return "none";
-	case MPI_LAUNCHER_OPEN_MPI:
-		return "mpirun of Open MPI";
-	case MPI_LAUNCHER_PMI:
-		return "mpirun of MPICH's family, or another PMI";
-	case MPI_LAUNCHER_PMIX:
-		return "PMIx";
-	case MPI_LAUNCHER_OTHER:
-		return "another launcher";
-	}
-
-	return "?";
-}
-
 static const char *mpi_launch_value(char *const *environment, const char *name)
 {
 	size_t length = strlen(name);

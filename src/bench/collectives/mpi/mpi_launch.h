@@ -24,8 +24,6 @@ struct mpi_launch {
 	const char *variable; /* which one said how many; a literal; NULL */
 };
 
-const char *mpi_launcher_to_string(enum mpi_launcher launcher);
-
 /*
  * `environment` is like environ. The most telling of these wins: OMPI_COMM_WORLD_SIZE (Open MPI),
  * PMI_SIZE, MV2_COMM_WORLD_SIZE (MVAPICH), PMIX_RANK with SLURM_STEP_NUM_TASKS,

@@ -23,7 +23,8 @@
 #define VIA_MARK	 " via "
 #define CAP_IPC_LOCK_BIT 14
 
-const char *nccl_path_to_string(enum nccl_path path)
+/* "P2P", "SHM", "NET/IB", "NET/IB/GDRDMA", "NET/Socket", "NET (plugin)". */
+static const char *nccl_path_to_string(enum nccl_path path)
 {
 	static const char *const name[NCCL_PATH_COUNT] = {
 	    [NCCL_PATH_P2P] = "P2P",

@@ -35,8 +35,6 @@ enum nccl_path {
 	NCCL_PATH_NET_OTHER, /* a plugin's */
 	NCCL_PATH_COUNT,
 };
-/* "P2P", "SHM", "NET/IB", "NET/IB/GDRDMA", "NET/Socket", "NET (plugin)". */
-const char *nccl_path_to_string(enum nccl_path path);
 
 /* What one rank's log says; without pointers, so that ranks can hand it on. */
 struct nccl_links {

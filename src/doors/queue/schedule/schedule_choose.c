@@ -22,7 +22,7 @@ const struct schedule_keeper *schedule_keeper(const struct schedule_state *state
 	return state->time_ns > shut->window_ns ? shut : NULL;
 }
 
-bool schedule_is_to_be_had(const struct schedule_state *state, size_t place)
+static bool schedule_is_to_be_had(const struct schedule_state *state, size_t place)
 {
 	return !schedule_keeper(state, place) &&
 	       schedule_device_use(&state->machine->devices[place], &state->want) == SCHEDULE_FREE;

@@ -21,7 +21,6 @@ struct schedule_shape {
 	struct allocator_topology topology;
 	struct allocator *allocator; /* owned */
 };
-struct schedule_shape *schedule_shape_free(struct schedule_shape *shape);
 /* The machine's own, made or made anew when the GPUs are connected otherwise than they were. */
 int schedule_shape_get(struct schedule_machine *machine, struct allocator **out, struct err *err);
 
@@ -71,9 +70,6 @@ enum schedule_use {
 enum schedule_use schedule_device_use(const struct schedule_device *device,
 				      const struct schedule_want *want);
 
-/* Whether a list of devices names what there is. -EINVAL, -ENOENT. */
-int schedule_prefer_check(const struct schedule_machine *machine, const char *list,
-			  struct err *err);
 /* The place of each device in such a list (NULL: an empty one); UINT16_MAX: it is not there. */
 void schedule_prefer_rank(const struct schedule_machine *machine, const char *list,
 			  uint16_t rank[PLACE_UNIT_MAX]);
@@ -191,7 +187,6 @@ void schedule_class_done(struct schedule_state *state);
 
 /* The job that keeps the device from the one in hand, which would delay it; NULL: none. */
 const struct schedule_keeper *schedule_keeper(const struct schedule_state *state, size_t place);
-bool schedule_is_to_be_had(const struct schedule_state *state, size_t place);
 /* `chosen` has a false for each device of the machine: true for those that the job in hand gets,
  * out of enough that are to be had. -ENOMEM. */
 int schedule_choose(struct schedule_state *state, bool *chosen, struct err *err);

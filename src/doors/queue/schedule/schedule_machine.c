@@ -145,6 +145,14 @@ void schedule_machine_sicken(struct schedule_machine *machine, const struct sche
 	}
 }
 
+static struct schedule_shape *schedule_shape_free(struct schedule_shape *shape)
+{
+	if (shape)
+		shape->allocator = allocator_free(shape->allocator);
+	free(shape);
+	return NULL;
+}
+
 void schedule_machine_done(struct schedule_machine *machine)
 {
 	free(machine->devices);
@@ -152,14 +160,6 @@ void schedule_machine_done(struct schedule_machine *machine)
 	machine->device_count = 0;
 	schedule_pools_done(&machine->pools);
 	machine->shape = schedule_shape_free(machine->shape);
-}
-
-struct schedule_shape *schedule_shape_free(struct schedule_shape *shape)
-{
-	if (shape)
-		shape->allocator = allocator_free(shape->allocator);
-	free(shape);
-	return NULL;
 }
 
 int schedule_shape_get(struct schedule_machine *machine, struct allocator **out, struct err *err)

@@ -333,7 +333,9 @@ enum schedule_use schedule_device_use(const struct schedule_device *device,
 
 /* --- what comes first ------------------------------------------------------------------------ */
 
-int schedule_prefer_check(const struct schedule_machine *machine, const char *list, struct err *err)
+/* Whether a list of devices names what there is. -EINVAL, -ENOENT. */
+static int schedule_prefer_check(const struct schedule_machine *machine, const char *list,
+				 struct err *err)
 {
 	char id[GPU_UUID_MAX];
 	uint32_t gpu, mig;

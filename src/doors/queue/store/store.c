@@ -304,7 +304,9 @@ sqlite3_stmt *store_statement(struct store *store, enum store_sql which)
 	return store->statements[which];
 }
 
-int store_run(struct store *store, sqlite3_stmt *statement, const char *doing, struct err *err)
+/* Runs a statement that returns no rows. */
+static int store_run(struct store *store, sqlite3_stmt *statement, const char *doing,
+		     struct err *err)
 {
 	int rc = sqlite3_step(statement);
 	int result = rc == SQLITE_DONE ? 0 : store_fail(store, doing, err);

@@ -51,8 +51,6 @@ struct store *store_close(struct store *store);
  * megabyte; they come back with the next use. True: given back just now.
  */
 bool store_give_back(struct store *store);
-/* store_open() has made it: there was none. With jobs' directories beside it, it was lost. */
-bool store_is_new(const struct store *store);
 
 /* One accepted job. */
 struct store_accept {

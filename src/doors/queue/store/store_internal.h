@@ -76,8 +76,7 @@ struct store {
 	int log_pages;	   /* in the write-ahead log, after the last commit */
 	int checkpoint_at; /* pages */
 	int looks_unused;  /* of store_give_back(), since it was used last */
-	bool is_new;
-	bool is_broken; /* a failed fsync, or damage: nothing is written any more */
+	bool is_broken;	   /* a failed fsync, or damage: nothing is written any more */
 	char why_broken[256];
 };
 
@@ -97,8 +96,6 @@ sqlite3_stmt *store_statement(struct store *store, enum store_sql which);
 void store_reset(sqlite3_stmt *statement);
 /* Frees them from this one on. */
 void store_forget_statements(struct store *store, enum store_sql from);
-/* Runs a statement that returns no rows. */
-int store_run(struct store *store, sqlite3_stmt *statement, const char *doing, struct err *err);
 /* Removes these final jobs, with what belongs to them alone, in a transaction. */
 int store_forget_these(struct store *store, const uint64_t *ids, size_t count, struct err *err);
 /* For rows that no version of ours has written. */

@@ -460,7 +460,6 @@ int store_open(const char *path, struct store **out, struct err *err)
 		return err_set(err, -ENOMEM, "opening '%s': out of memory", path);
 	}
 
-	store->is_new = is_new;
 	store->checkpoint_at = STORE_WAL_PAGES;
 
 	rc = store_open_old(store, &about, err);
@@ -482,9 +481,4 @@ struct store *store_close(struct store *store)
 	free(store->path);
 	free(store);
 	return NULL;
-}
-
-bool store_is_new(const struct store *store)
-{
-	return store->is_new;
 }

@@ -96,8 +96,7 @@ static void sums_are_those_of_the_tree(void **state)
 	for (int isa = 0; isa < REDUCE_ISA_COUNT; isa++) {
 		const struct reduce *reduce = reduce_get((enum reduce_isa)isa);
 		if (!reduce) {
-			print_message("no %s on this processor\n",
-				      reduce_isa_to_string((enum reduce_isa)isa));
+			print_message("no enum reduce_isa %d on this processor\n", isa);
 			continue;
 		}
 		for (int type = 0; type < COLLECTIVE_TYPE_COUNT; type++)
@@ -117,8 +116,6 @@ static void sums_are_those_of_the_tree(void **state)
 	}
 	assert_ptr_equal(reduce_get(REDUCE_ISA_COUNT), NULL);
 	assert_non_null(reduce_best());
-	assert_string_equal(reduce_isa_to_string(REDUCE_PLAIN), "plain");
-	assert_string_equal(reduce_isa_to_string(REDUCE_ISA_COUNT), "?");
 }
 
 static void every_count_and_address(void **state)

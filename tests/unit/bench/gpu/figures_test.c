@@ -85,19 +85,6 @@ static void arrivals_are_repeated_by_their_seed_and_bounded(void **state)
 	assert_int_equal(figures_arrivals(&one, 1000, 0, a, 10), 0);
 }
 
-static void fairness_counts_weights(void **state)
-{
-	const double even[] = {1, 1}, weights[] = {1, 3}, fair[] = {2, 6}, one[] = {5, 0};
-	assert_true(fabs(figures_jain(even, even, 2) - 1) < 1e-12);
-	assert_true(fabs(figures_jain(fair, weights, 2) - 1) < 1e-12);
-	assert_true(fabs(figures_jain(one, even, 2) - 0.5) < 1e-12);
-	assert_true(figures_jain((const double[]){0, 0}, even, 2) == 0);
-	assert_true(fabs(figures_share_error(fair, weights, 2)) < 1e-12);
-	assert_true(fabs(figures_share_error(one, even, 2) - 50) < 1e-12);
-	/* 30 of 100 where 25 was meant: 5 points. */
-	assert_true(fabs(figures_share_error((const double[]){30, 70}, weights, 2) - 5) < 1e-12);
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -105,7 +92,6 @@ int main(void)
 	    cmocka_unit_test(a_percentile_is_one_of_the_samples),
 	    cmocka_unit_test(arrivals_are_those_of_a_poisson_process),
 	    cmocka_unit_test(arrivals_are_repeated_by_their_seed_and_bounded),
-	    cmocka_unit_test(fairness_counts_weights),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

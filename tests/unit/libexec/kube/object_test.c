@@ -30,16 +30,21 @@ static void test_events(void **state)
 	assert_string_equal(event.node.version, "12");
 	assert_true(event.node.has_label);
 	assert_string_equal(event.node.label, "gr\u00fcn");
-	static const enum object_type types[] = {OBJECT_ADDED, OBJECT_MODIFIED, OBJECT_DELETED,
-						 OBJECT_BOOKMARK};
+	static const struct {
+		enum object_type type;
+		const char *name;
+	} types[] = {{OBJECT_ADDED, "ADDED"},
+		     {OBJECT_MODIFIED, "MODIFIED"},
+		     {OBJECT_DELETED, "DELETED"},
+		     {OBJECT_BOOKMARK, "BOOKMARK"}};
 	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
 		char text[200];
 		(void)snprintf(text, sizeof(text),
 			       "{\"type\":\"%s\",\"object\":{\"metadata\":{\"resourceVersion\":"
 			       "\"7\"}}}",
-			       object_type_to_string(types[i]));
+			       types[i].name);
 		assert_int_equal(parse(text, &event, &err), 0);
-		assert_int_equal(event.type, types[i]);
+		assert_int_equal(event.type, types[i].type);
 		assert_string_equal(event.node.version, "7");
 		assert_false(event.node.has_label);
 		assert_string_equal(event.node.label, "");
@@ -53,7 +58,6 @@ static void test_events(void **state)
 	/* Of a server that knows more than we: nothing of it is needed. */
 	assert_int_equal(parse("{\"type\":\"NEW\",\"object\":{}}", &event, &err), 0);
 	assert_int_equal(event.type, OBJECT_OTHER);
-	assert_string_equal(object_type_to_string(event.type), "OTHER");
 }
 
 /* What people and the operator say, each in its place; what no label can be is none. */

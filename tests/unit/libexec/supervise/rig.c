@@ -221,7 +221,8 @@ static ssize_t rig_receive(int fd, char packet[CONTROL_PACKET_MAX], const char *
 
 struct control_message rig_expect_on(int fd, enum control_kind kind)
 {
-	const char *what = control_kind_to_string(kind);
+	char what[32];
+	(void)snprintf(what, sizeof(what), "kind %d", (int)kind);
 	for (;;) {
 		struct control_message message;
 		char packet[CONTROL_PACKET_MAX];

@@ -88,13 +88,6 @@ static void only_a_launcher_of_mpi_makes_ranks_of_mpi(void **state)
 	assert_int_equal(ranks, 4);
 }
 
-static void launchers_have_names(void **state)
-{
-	for (int i = MPI_LAUNCHER_NONE; i <= MPI_LAUNCHER_OTHER; i++)
-		assert_string_not_equal(mpi_launcher_to_string((enum mpi_launcher)i), "?");
-	assert_string_equal(mpi_launcher_to_string((enum mpi_launcher)77), "?");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -103,7 +96,6 @@ int main(void)
 	    cmocka_unit_test(the_nearest_launcher_counts),
 	    cmocka_unit_test(what_is_no_number_of_ranks_announces_none),
 	    cmocka_unit_test(only_a_launcher_of_mpi_makes_ranks_of_mpi),
-	    cmocka_unit_test(launchers_have_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,6 @@ static void test_a_job_comes_back_as_it_was(void **state)
 	(void)state;
 	struct place place = place_make();
 	struct store *store = must_open(place.path);
-	assert_true(store_is_new(store));
 	struct job job = make_job(1);
 	char ids[] = "0,3:1";
 	char resources[] = "rdma/a=1";
@@ -38,7 +37,6 @@ static void test_a_job_comes_back_as_it_was(void **state)
 	store = store_close(store);
 
 	store = must_open(place.path);
-	assert_false(store_is_new(store));
 	struct seen seen = {.count = 0};
 	assert_int_equal(store_load(store, see_live, &seen, NULL), 0);
 	assert_int_equal(seen.count, 1);
