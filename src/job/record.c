@@ -220,6 +220,32 @@ int record_parse_attempt(const char *text, size_t length, struct record_attempt 
 	return 0;
 }
 
+int record_each_grant(const char *text, size_t length,
+		      void (*each)(const struct launch_grant *grant, void *context), void *context)
+{
+	struct record_reader reader = {.at = text, .end = text + length};
+	struct record_span line, word;
+
+	if (length > RECORD_TEXT_MAX || !record_next_line(&reader, &line) ||
+	    !record_is(&line, record_magic))
+		return -EINVAL;
+
+	while (record_next_line(&reader, &line)) {
+		struct launch_grant grant;
+
+		if (!record_next_word(&line, &word))
+			return -EINVAL;
+		if (!record_is(&word, "grant"))
+			continue;
+		if (!record_parse_grant(&line, &grant))
+			return -EINVAL;
+
+		each(&grant, context);
+	}
+
+	return 0;
+}
+
 static int record_add_grant(struct buf *buf, const struct launch_grant *grant)
 {
 	int rc = buf_printf(buf, "grant %s %" PRIu32 " %" PRIu32 " ", grant->uuid, grant->index,

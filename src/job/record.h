@@ -52,6 +52,11 @@ int record_format_attempt(const char *instance, const struct launch_grant *grant
 int record_parse_attempt(const char *text, size_t length, struct record_attempt *out,
 			 struct err *err);
 
+/* Calls `each` for the grants of such a text alone, in their order; needs no memory. -EINVAL: a
+ * line cannot be read; those before it were told. Pure; takes anything. */
+int record_each_grant(const char *text, size_t length,
+		      void (*each)(const struct launch_grant *grant, void *context), void *context);
+
 /* The text (owned); NULL when there is none of them. -ENOMEM. */
 int record_format_observations(const struct queue_observation *observed, size_t count, char **out,
 			       struct err *err);

@@ -29,9 +29,18 @@ static void fuzz_attempt(const char *text, size_t size)
 	record_attempt_done(&attempt);
 }
 
+static void count_grant(const struct launch_grant *grant, void *context)
+{
+	assert(grant->slot_count > 0 && grant->label[0]);
+	*(size_t *)context += 1;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const char *text = (const char *)data;
+	size_t grants = 0;
+	(void)record_each_grant(text, size, count_grant, &grants);
+	assert(grants <= size);
 	fuzz_attempt(text, size);
 	struct queue_observation *seen = NULL;
 	size_t count = 0;

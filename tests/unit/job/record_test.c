@@ -36,6 +36,28 @@ static void what_is_written_is_read_again(void **state)
 	}
 }
 
+static void count_grant(const struct launch_grant *grant, void *context)
+{
+	size_t *count = context;
+	assert_string_equal(grant->uuid, *count ? "MIG-2" : "GPU-1");
+	++*count;
+}
+
+static void grants_are_told_without_memory(void **state)
+{
+	static const char text[] = "sluice-attempt 1\ninstance x\ngrant GPU-1 0 4 3 GPU 0\n"
+				   "isolation cgroup\ngrant MIG-2 3 1 1 MIG 3:1\n";
+	size_t count = 0;
+	assert_int_equal(record_each_grant(text, strlen(text), count_grant, &count), 0);
+	assert_int_equal(count, 2);
+	count = 0;
+	assert_int_equal(record_each_grant(text, strlen(text) - 3, count_grant, &count), 0);
+	assert_int_equal(record_each_grant("", 0, count_grant, &count), -EINVAL);
+	static const char bad[] = "sluice-attempt 1\ngrant GPU-1 0 1 2 GPU 0\n";
+	assert_int_equal(record_each_grant(bad, strlen(bad), count_grant, &count), -EINVAL);
+	assert_int_equal(record_each_grant(bad, RECORD_TEXT_MAX + 1, count_grant, &count), -EINVAL);
+}
+
 static void a_job_without_gpus_has_an_instance_all_the_same(void **state)
 {
 	_cleanup_free_ char *text = NULL;
@@ -112,6 +134,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_is_written_is_read_again),
+	    cmocka_unit_test(grants_are_told_without_memory),
 	    cmocka_unit_test(a_job_without_gpus_has_an_instance_all_the_same),
 	    cmocka_unit_test(nothing_else_is_taken_for_an_attempt),
 	    cmocka_unit_test(observations_are_read_again),
