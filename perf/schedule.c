@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "perf/gate.h"
 #include "doors/queue/schedule/schedule.h"
+#include "doors/queue/schedule/schedule_score.h"
 
 enum bench_limits {
 	BENCH_GPUS = 8,
@@ -96,7 +97,8 @@ static void bench_machine(struct bench *bench)
 		running->grant_count = 1;
 	}
 
-	static const struct queue_rules rules = {.cpu_milli = BENCH_RUNNING * 1000 + 8000,
+	static const struct queue_rules rules = {.weights = RULES_WEIGHTS_DEFAULT,
+						 .cpu_milli = BENCH_RUNNING * 1000 + 8000,
 						 .mem_bytes = UINT64_C(256) << 30};
 	bench->machine = (struct schedule_machine){
 	    .rules = &rules, .inventory = &bench->inventory, .device_count = BENCH_GPUS};
@@ -185,6 +187,26 @@ static const char *bench_who(const char *uuid, void *context)
 	return "job 12 of alice";
 }
 
+/* As the queue does before each pass: what each job has for itself and against it. */
+static void bench_judge(struct bench *bench)
+{
+	for (size_t i = 0; i < BENCH_JOBS; i++) {
+		struct job *job = bench->jobs[i];
+		const struct schedule_facts facts = {
+		    .waited_ns = (BENCH_JOBS - i) * UINT64_C(7000000000),
+		    .gpus = job->gpus,
+		    .priority = job->wants.priority,
+		    .usage_hours = job->uid * 0.7,
+		    .machine_gpus = BENCH_GPUS,
+		};
+		struct schedule_score score;
+
+		schedule_score_make(&bench->machine.rules->weights, &facts, &score);
+		job->own_score = schedule_score_total(&score) + score.usage;
+		job->usage_score = score.usage;
+	}
+}
+
 static uint64_t bench_pass(struct bench *bench, enum bench_kind kind)
 {
 	struct schedule_device devices[BENCH_GPUS];
@@ -193,6 +215,7 @@ static uint64_t bench_pass(struct bench *bench, enum bench_kind kind)
 	bench->started = bench->waiting = bench->changed = 0;
 
 	uint64_t begin = bench_cpu_ns();
+	bench_judge(bench);
 	const struct schedule_input input = {.jobs = (const struct job *const *)bench->jobs,
 					     .count = BENCH_JOBS,
 					     .running = bench->running,

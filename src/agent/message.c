@@ -231,6 +231,33 @@ int message_add_attempts(const struct message_view *view, uint64_t id,
 	return 0;
 }
 
+static double message_points(int64_t score)
+{
+	return (double)score / (double)SCHEDULE_SCORE_POINT;
+}
+
+int message_add_standing(const struct queue_standing *standing, struct arena *arena,
+			 Sluice__V1__Job *out, struct err *err)
+{
+	const struct schedule_score *score = &standing->score;
+	Sluice__V1__Standing *to = arena_alloc(arena, sizeof(*to));
+	if (!to)
+		return message_no_memory(err);
+
+	sluice__v1__standing__init(to);
+	to->score = message_points(schedule_score_total(score));
+	to->age = message_points(score->age);
+	to->size = message_points(score->size);
+	to->priority = message_points(score->priority);
+	to->usage = message_points(score->usage);
+	to->usage_gpu_hours = standing->usage_hours;
+	to->half_life_ns = standing->half_life_ns;
+	to->gpus_now = standing->gpus_now;
+	out->standing = to;
+
+	return 0;
+}
+
 int message_add_command(const struct spec *spec, struct arena *arena, Sluice__V1__Job *out,
 			struct err *err)
 {

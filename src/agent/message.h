@@ -20,6 +20,7 @@ struct inventory;
 struct job;
 struct queue_attempt;
 struct queue_past;
+struct queue_standing;
 struct schedule_machine;
 struct snapshot;
 struct spec;
@@ -49,6 +50,9 @@ int message_to_state(Sluice__V1__JobState message, enum job_state *out);
 /* The attempts that are over, for those who may see them. -ENOMEM. */
 int message_add_attempts(const struct message_view *view, uint64_t id,
 			 const struct queue_past *past, size_t count, struct arena *arena,
+			 Sluice__V1__Job *out, struct err *err);
+/* What a waiting job has for itself, for those who may see it. -ENOMEM. */
+int message_add_standing(const struct queue_standing *standing, struct arena *arena,
 			 Sluice__V1__Job *out, struct err *err);
 /* Command line and directory, for those who may see them. -ENOMEM. */
 int message_add_command(const struct spec *spec, struct arena *arena, Sluice__V1__Job *out,

@@ -100,9 +100,12 @@ struct job {
 
 	uint32_t gpu_limit; /* GPUs that all running jobs of its user may have, as a group of his
 			       says; 0: as the rules say for everybody */
-	bool has_turn;	    /* while it waits: something is kept free for it, see schedule.h */
-	uint64_t due_ns;    /* loop time, while it waits for GPUs: from then on some may be reserved
-			       for it; 0: never */
+	/* While it waits, in thousandths of a point (schedule/schedule_score.h): the parts of its
+	 * score that are its own, and what its user has had. */
+	int64_t own_score, usage_score;
+	bool has_turn;	 /* while it waits: something is kept free for it, see schedule.h */
+	uint64_t due_ns; /* loop time, while it waits for GPUs: from then on some may be reserved
+			    for it; 0: never */
 
 	uint32_t attempt;					   /* the last one; 0: none yet */
 	int64_t submitted_unix_ns, started_unix_ns, ended_unix_ns; /* 0: not yet */

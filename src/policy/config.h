@@ -203,9 +203,11 @@ struct config_jobs {
 	uint32_t minimum_isolation;	    /* enum config_isolation */
 	uint32_t order;			    /* enum config_order */
 	uint32_t limit_pending, limit_gpus; /* 0: any number */
-	uint64_t reserve_after_ns;	    /* SCHEMA_FOREVER: nothing is reserved */
-	uint64_t default_time_ns;	    /* SCHEMA_FOREVER: none */
-	uint64_t retention_ns;		    /* SCHEMA_FOREVER: for ever */
+	uint64_t half_life_ns;		    /* of usage; SCHEMA_FOREVER: it never fades */
+	uint32_t weight_age, weight_size, weight_priority, weight_usage; /* points */
+	uint64_t reserve_after_ns; /* SCHEMA_FOREVER: nothing is reserved */
+	uint64_t default_time_ns;  /* SCHEMA_FOREVER: none */
+	uint64_t retention_ns;	   /* SCHEMA_FOREVER: for ever */
 	uint32_t retention_jobs;
 	uint64_t log_bytes;	     /* 0: no limit */
 	uint32_t cpu_milli;	     /* 0: by the machine */

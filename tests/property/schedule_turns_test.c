@@ -149,6 +149,13 @@ static uint64_t rule_opens(const struct world *world, size_t job)
 
 /* --- as it is decided ------------------------------------------------------------------------ */
 
+static int64_t rule_score(const struct world *world, const struct job *job)
+{
+	uint32_t gpus = world->inventory.gpu_count;
+	int64_t each = (int64_t)world->rules.weights.usage * 1000 / (gpus ? gpus : 1);
+	return job->own_score - job->usage_score - (int64_t)world->user_gpus[job->uid] * each;
+}
+
 /* Nobody who is not decided yet comes before it. */
 static void check_order(const struct world *world, size_t place)
 {
@@ -159,14 +166,13 @@ static void check_order(const struct world *world, size_t place)
 			continue;
 		bool is_before = other->wants.priority > job->wants.priority;
 		if (other->wants.priority == job->wants.priority) {
-			uint64_t his = world->user_gpus[other->uid],
-				 own = world->user_gpus[job->uid];
+			int64_t theirs = rule_score(world, other), own = rule_score(world, job);
 			if (other->has_turn != job->has_turn)
 				is_before = other->has_turn;
-			else if (job->has_turn || his == own)
+			else if (job->has_turn || theirs == own)
 				is_before = i < place;
 			else
-				is_before = his < own;
+				is_before = theirs > own;
 		}
 		if (is_before)
 			fail(world, place, "is decided before job %zu", i + 1);
@@ -378,6 +384,7 @@ static void world_machine(struct world *world)
 			world->inventory.level[i][j] = world->inventory.level[j][i] =
 			    (uint8_t)(10 * (1 + random_below(5)));
 	}
+	world->rules.weights = (struct rules_weights)RULES_WEIGHTS_DEFAULT;
 	if (chance(70))
 		world->rules.cpu_milli = 8000;
 	if (chance(70))
@@ -427,6 +434,8 @@ static void world_job(struct world *world, size_t place)
 						 : 1 + random_below(GPUS),
 			    .has_turn = chance(5)};
 	job->wants.priority = chance(70) ? 0 : (int32_t)random_below(3) - 1;
+	job->own_score = (int64_t)job->wants.priority * 100000000 + random_below(4) * 10000;
+	job->usage_score = (int64_t)job->uid * 5000;
 	job->wants.time_ns = chance(40) ? 0 : 1 + random_below(TIME_MAX);
 	if (chance(30))
 		job->wants.cpu_milli = 1000 * random_below(10);
@@ -506,7 +515,7 @@ static void round_life(struct world *world)
 		memset(world, 0, sizeof(*world));
 		world_machine(world);
 	} while (world->inventory.gpu_count < 3);
-	world->rules = (struct queue_rules){.order = RULES_ORDER_FIFO};
+	world->rules = (struct queue_rules){.weights = RULES_WEIGHTS_DEFAULT};
 	uint32_t count = world->inventory.gpu_count;
 	life.is_running[0] = true;
 	life.ends[0] = UINT64_MAX;

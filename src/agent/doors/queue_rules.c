@@ -100,6 +100,11 @@ void queue_rules_make(const struct config *config, const struct queue_rules_mach
 	    .outsiders = rules_outsiders(jobs->busy_outsiders),
 	    .limit = {.pending = jobs->limit_pending, .gpus = jobs->limit_gpus},
 	    .minimum_isolation = rules_isolation(jobs->minimum_isolation),
+	    .weights = {.age = jobs->weight_age,
+			.size = jobs->weight_size,
+			.priority = jobs->weight_priority,
+			.usage = jobs->weight_usage},
+	    .half_life_ns = jobs->half_life_ns ? jobs->half_life_ns : 1, /* 0: at once */
 	    .reserve_after_ns =
 		jobs->reserve_after_ns == SCHEMA_FOREVER ? 0 : jobs->reserve_after_ns,
 	    .default_time_ns = jobs->default_time_ns == SCHEMA_FOREVER ? 0 : jobs->default_time_ns,

@@ -181,11 +181,17 @@ static void service_get_reply(struct service_lookup *lookup, const struct job *j
 {
 	struct wire_call *call = lookup->request.call;
 	struct message_view view = service_view(lookup->request.service, call, lookup->details);
+	struct queue_standing standing;
 	Sluice__V1__Job reply;
 	struct err err = {0};
 
-	if (service_job_message(lookup->request.service, &view, job, attempt, wire_call_arena(call),
-				&reply, &err) < 0) {
+	int rc = service_job_message(lookup->request.service, &view, job, attempt,
+				     wire_call_arena(call), &reply, &err);
+	if (rc == 0 && lookup->details && message_view_owns(&view, job->uid) &&
+	    queue_standing(lookup->request.service->options.queue, job->id, &standing))
+		rc = message_add_standing(&standing, wire_call_arena(call), &reply, &err);
+
+	if (rc < 0) {
 		service_request_fail(&lookup->request, &err);
 		return;
 	}

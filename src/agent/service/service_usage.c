@@ -45,6 +45,8 @@ static Sluice__V1__Use *usage_row(const struct service_usage *usage, const struc
 	} else {
 		row->uid = (uint32_t)use->uid;
 		row->user = answer_text(arena, users_name(usage->request.service->users, use->uid));
+		row->recent_gpu_hours =
+		    queue_recent_hours(usage->request.service->options.queue, use->uid);
 	}
 
 	reply->uses[reply->n_uses++] = row;

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cmd/service/agent_call.h"
 #include "cmd/cmd.h"
+#include "cmd/jobs/job_standing.h"
 #include "cmd/jobs/job_target.h"
 #include "cmd/jobs/job_text.h"
 #include "cmd/jobs/jobs_change.h"
@@ -432,6 +433,13 @@ static void jobs_show_times(const Sluice__V1__Job *job)
 		jobs_line("limit", job_text_duration(wants->time_ns, time));
 }
 
+static void jobs_show_standing(const Sluice__V1__Job *job)
+{
+	char text[JOB_STANDING_MAX];
+	jobs_line("score", job_standing_score(job, text));
+	jobs_line("usage", job_standing_usage(job, text));
+}
+
 static void jobs_show_text(const Sluice__V1__Job *job)
 {
 	char text[JOB_TEXT_MAX];
@@ -452,6 +460,7 @@ static void jobs_show_text(const Sluice__V1__Job *job)
 		       job->uid);
 	jobs_line("user", text);
 	jobs_line_time("submitted", job->submitted_unix_ns);
+	jobs_show_standing(job);
 
 	jobs_show_times(job);
 
@@ -492,6 +501,11 @@ static int jobs_show_one(const struct cmd_call *call, struct agent_call *agent, 
 	rc = 0;
 	if (options->output == OPTION_OUTPUT_JSON) {
 		json_t *json = job_text_json(job);
+		if (json && json_object_set_new(json, "score", job_standing_json(job)) < 0) {
+			json_decref(json);
+			json = NULL; /* no memory: said when it is printed */
+		}
+
 		rc = table_print_json(json, stdout, &err);
 		json_decref(json);
 	} else {

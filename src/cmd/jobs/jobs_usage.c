@@ -76,6 +76,8 @@ static void usage_add_row(struct table *table, bool by_project, const Sluice__V1
 		table_add(table, NULL);
 
 	table_addf(table, "%.2f", usage_hours(use->wall_ms));
+	if (!by_project)
+		table_addf(table, "%.2f", use->recent_gpu_hours);
 }
 
 static json_t *usage_json(bool by_project, const Sluice__V1__Use *use)
@@ -90,6 +92,8 @@ static json_t *usage_json(bool by_project, const Sluice__V1__Use *use)
 	} else if (out) {
 		(void)json_object_set_new(out, "user", table_json_text(use->user));
 		(void)json_object_set_new(out, "uid", json_integer(use->uid));
+		(void)json_object_set_new(out, "recent_gpu_hours",
+					  json_real(use->recent_gpu_hours));
 	}
 
 	return out;
@@ -142,6 +146,7 @@ static int usage_run(const struct cmd_call *call)
 	    {.title = "GPU-HOURS", .align = TABLE_RIGHT},
 	    {.title = "CPU-HOURS", .align = TABLE_RIGHT},
 	    {.title = "HOURS", .align = TABLE_RIGHT},
+	    {.title = "RECENT", .align = TABLE_RIGHT}, /* last: projects have none */
 	};
 	const struct usage_options *options = call->options;
 	struct table_column own[array_length(columns)];
@@ -160,7 +165,7 @@ static int usage_run(const struct cmd_call *call)
 	if (request.by_project)
 		own[0].title = "PROJECT";
 	if (options->output != OPTION_OUTPUT_JSON)
-		reply.table = table_new(own, array_length(own));
+		reply.table = table_new(own, array_length(own) - request.by_project);
 
 	int exit_code = usage_ask(call, &request, &reply);
 	int rc = 0;
@@ -196,7 +201,9 @@ const struct command jobs_usage = {
 	"time since --since. GPU-HOURS are devices times time; a share counts its part. CPU-HOURS "
 	"are the processors that jobs have asked for with --cpus, times time: jobs that have not "
 	"asked are not in it. HOURS is the time of all attempts. FAILED are jobs that have failed "
-	"for good. By project everybody sees his own jobs, and root and the members of "
+	"for good. RECENT are the GPU-hours that count against the user's waiting jobs, whatever "
+	"--since says: after each half-life (sluice.jobs.fairness.halfLife) half as much. By "
+	"project everybody sees his own jobs, and root and the members of "
 	"sluice.jobs.adminGroup those of all.",
     .run = usage_run,
     .options = usage_rows,

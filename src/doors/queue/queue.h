@@ -19,6 +19,7 @@
 #include "job/launch.h"
 #include "job/record.h"
 #include "doors/queue/rules.h"
+#include "doors/queue/schedule/schedule_score.h"
 
 struct account;
 struct child_set;
@@ -261,6 +262,18 @@ void queue_collect(struct queue *queue, queue_changed_fn *done, void *context);
 void queue_change_forget(struct queue *queue, void *context);
 /* Sends a signal to the command. -ENOENT, -ESRCH: it does not run. */
 int queue_signal(struct queue *queue, uint64_t id, int signo, struct err *err);
+
+/* What a waiting job has for itself and against it. */
+struct queue_standing {
+	struct schedule_score score; /* its usage with the GPUs that its user has now */
+	double usage_hours;	     /* GPU-hours that its user has had, faded */
+	uint64_t half_life_ns;
+	uint32_t gpus_now; /* that jobs of its user have */
+};
+/* False: it waits for something else than the machine, or does not wait at all. */
+bool queue_standing(struct queue *queue, uint64_t id, struct queue_standing *out);
+/* GPU-hours of a user, faded. */
+double queue_recent_hours(struct queue *queue, uid_t uid);
 
 /* What users and projects have had in a window of time: `done` is called once, on the loop and not
  * before this returns; what it is told of is borrowed. `uid` asks. -ENOMEM, -EAGAIN (they ask too

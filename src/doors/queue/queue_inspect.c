@@ -338,6 +338,7 @@ void queue_finish(struct queue_run *run)
 {
 	struct queue_job *job = run->owner;
 	queue_storage_worked(job->queue);
+	queue_fair_ended(job->queue, run, &run->ended);
 	struct job ended = run->ended; /* lent to it: it is freed with its run */
 	run->ended = (struct job){.id = 0};
 	queue_job_ended(job, &ended, &run->array, !run->cancel_durable);

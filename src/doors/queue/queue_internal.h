@@ -20,6 +20,8 @@
 #include "job/jobdir.h"
 #include "doors/queue/queue.h"
 #include "doors/queue/schedule/schedule.h"
+#include "doors/queue/schedule/schedule_order.h"
+#include "doors/queue/schedule/schedule_score.h"
 #include "doors/queue/store/store.h"
 #include "job/token.h"
 #include "job/trash.h"
@@ -169,11 +171,12 @@ struct queue_job {
 	struct job job; /* first: what callers are shown */
 	struct queue *queue;
 	enum queue_phase phase;
-	uint32_t failures;	 /* to launch, in a row */
-	uint64_t not_before_ns;	 /* loop time: not started again before */
-	uint64_t waits_since_ns; /* loop time: nothing but the machine keeps it waiting; 0: it does
-				    not wait */
-	struct queue_run *run;	 /* owned; NULL */
+	uint32_t failures;	/* to launch, in a row */
+	uint64_t not_before_ns; /* loop time: not started again before */
+	/* Loop time, before 0 where it has waited longer than the machine is up: nothing but the
+	 * machine keeps it waiting; 0: it does not wait. */
+	int64_t waits_since_ns;
+	struct queue_run *run; /* owned; NULL */
 	/* While it waits, an operation makes another job of it: nothing else is done with it. */
 	bool is_changing;
 	/* It is to be cancelled: for this reason (NONE: it is not), because of that job. */
@@ -199,6 +202,7 @@ struct queue_hold {
 
 struct queue_accept;
 struct queue_change;
+struct queue_fair;
 struct queue_keeper;
 struct queue_question;
 struct queue_submission;
@@ -259,6 +263,7 @@ struct queue {
 	size_t depending; /* that wait, or have waited, for others, and are not doomed */
 	uint64_t *failed; /* owned: for whom nobody has looked yet that waits for their success */
 	size_t failed_count, failed_room;
+	struct queue_fair *fair; /* owned: what users have had */
 	struct queue_rules rules;
 	bool has_rules;		      /* they were told */
 	struct queue_member *members; /* owned: what is known of users; the last to submit first */
@@ -367,6 +372,22 @@ int queue_account_refusal(struct err *err);
 int queue_account_submit(struct queue *queue, uid_t uid, uint64_t jobs, uint64_t bytes,
 			 struct err *err);
 void queue_account_submitted(struct queue *queue, uid_t uid, uint64_t jobs, uint64_t bytes);
+
+/* queue_fair.c */
+/* Reads what users have had; counted when the rules are known. */
+int queue_fair_load(struct queue *queue, struct err *err);
+void queue_fair_settle(struct queue *queue);
+void queue_fair_done(struct queue *queue);
+/* An attempt is over, as `ended` says: what it had is its user's. */
+void queue_fair_ended(struct queue *queue, const struct queue_run *run, const struct job *ended);
+/* Brings the hours of all users up to now, those of what runs included. */
+void queue_fair_now(struct queue *queue);
+/* As they were at the last queue_fair_now(). */
+double queue_fair_hours(const struct queue *queue, uid_t uid);
+/* How long nothing but the machine has kept it waiting. */
+uint64_t queue_waited_ns(const struct queue_job *job, uint64_t now_ns);
+/* Enters the job's scores, by its user's hours. */
+void queue_fair_judge(const struct queue *queue, struct job *job, uint64_t waited_ns, double hours);
 
 /* queue_history.c. On the loop: how many of whose jobs are to go when `keep_jobs` are kept; false:
  * none. */

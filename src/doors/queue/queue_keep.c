@@ -436,6 +436,18 @@ static int keep_open_store(struct queue *queue, struct err *err)
 	return rc;
 }
 
+/* A job that was there when the last agent ended has waited since it was submitted. If something
+ * else than the machine keeps it waiting, the first pass knows. */
+static int64_t keep_waits_since_ns(const struct queue *queue, const struct job *stored)
+{
+	int64_t waited_ns = clock_unix_ns() - stored->submitted_unix_ns;
+	if (stored->attempt > 0 || stored->submitted_unix_ns <= 0 || waited_ns < 0)
+		waited_ns = 0;
+
+	int64_t since_ns = (int64_t)loop_now_ns(queue->options.loop) - waited_ns;
+	return since_ns ? since_ns : -1;
+}
+
 /* A job that was there when the last agent ended. */
 static int keep_load(const struct job *stored, const char *grants, void *context)
 {
@@ -457,6 +469,7 @@ static int keep_load(const struct job *stored, const char *grants, void *context
 
 	job->job.state = grants ? JOB_STARTING : stored->state; /* PENDING or HELD */
 	job->not_before_ns = queue_again_at(queue, &job->job);
+	job->waits_since_ns = keep_waits_since_ns(queue, stored);
 
 	struct queue_run *run = job->run;
 	if (run) {
@@ -500,6 +513,8 @@ static int keep_load_all(struct queue *queue, struct err *err)
 	if (rc == 0)
 		rc = store_live_bytes(queue->store, keep_load_bytes, queue, err);
 
+	if (rc == 0)
+		rc = queue_fair_load(queue, err);
 	if (rc == 0)
 		queue_member_load(queue);
 
@@ -601,6 +616,7 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
 	queue->options = *options;
 	queue->lock_fd = queue->state_fd = queue->cleared_fd = queue->begin_fd = -1;
 	queue->place = TOKEN_PLACE_NONE;
+	queue->rules.weights = (struct rules_weights)RULES_WEIGHTS_DEFAULT;
 	queue->waiting_end = &queue->waiting;
 	queue_change_init(queue);
 	keep_read_boot(queue);
@@ -650,6 +666,7 @@ static void keep_free(struct queue *queue)
 	schedule_machine_done(&queue->machine);
 	schedule_pools_done(&queue->pools);
 	free(queue->known);
+	queue_fair_done(queue);
 	queue_member_clear(queue);
 	queue->room_timer = loop_timer_free(queue->room_timer);
 	queue->storage_timer = loop_timer_free(queue->storage_timer);

@@ -209,6 +209,7 @@ void queue_again(struct queue_run *run)
 	struct queue_job *job = run->owner;
 	struct job *ended = &run->ended;
 
+	queue_fair_ended(job->queue, run, ended);
 	job->job.attempt = run->attempt;
 	job->job.failed_attempts = ended->failed_attempts;
 	job->job.not_before_unix_ns = ended->not_before_unix_ns;

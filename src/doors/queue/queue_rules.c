@@ -18,6 +18,7 @@ void queue_set_rules(struct queue *queue, const struct queue_rules *rules)
 {
 	queue->rules = *rules;
 	queue->has_rules = true;
+	queue_fair_settle(queue);
 	queue_account_rules(queue);
 	queue_kick(queue);
 	queue_changed(queue);

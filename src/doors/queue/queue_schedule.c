@@ -247,7 +247,7 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 
 	run->grants = take_ptr(decision->grants);
 	run->grant_count = decision->grant_count;
-	if (decision->was_reserved)
+	if (decision->was_pledged)
 		queue_member_serve(pass->queue, shown->uid, loop_now_ns(pass->queue->options.loop));
 	queue_start(job);
 }
@@ -294,15 +294,19 @@ static bool queue_pass_waits(struct queue_job *job, uint64_t now_ns, struct queu
  */
 static uint64_t queue_due_ns(const struct queue *queue, const struct queue_job *job)
 {
-	uint64_t after_ns = queue->rules.reserve_after_ns, from_ns = job->waits_since_ns;
-	bool is_waiting_for_others = job->job.reason == JOB_REASON_WAITING_FOR_GPU ||
+	uint64_t after_ns = queue->rules.reserve_after_ns;
+	bool is_waiting_for_others = job->job.reason == JOB_REASON_NONE || /* it was just loaded */
+				     job->job.reason == JOB_REASON_WAITING_FOR_GPU ||
 				     job->job.reason == JOB_REASON_QUEUE_ORDER;
 
 	if (job->job.gpus < 2 || after_ns == 0 || !is_waiting_for_others)
 		return 0;
 
-	uint64_t served_ns = queue_member_served_ns(queue, job->job.uid);
-	return clock_after_ns(served_ns > from_ns ? served_ns : from_ns, after_ns);
+	int64_t served_ns = (int64_t)queue_member_served_ns(queue, job->job.uid);
+	int64_t from_ns = served_ns > job->waits_since_ns ? served_ns : job->waits_since_ns;
+	int64_t due_ns = from_ns + (int64_t)(after_ns < INT64_MAX / 2 ? after_ns : INT64_MAX / 2);
+
+	return due_ns > 0 ? (uint64_t)due_ns : 1;
 }
 
 /* The jobs that a pass is about. Those that wait for something else are left out: they keep nobody
@@ -310,8 +314,10 @@ static uint64_t queue_due_ns(const struct queue *queue, const struct queue_job *
 static size_t queue_pass_list(struct queue *queue, const struct job **list, struct queue_next *next)
 {
 	uint64_t now_ns = loop_now_ns(queue->options.loop);
+	double hours = 0;
 	size_t count = 0;
 
+	queue_fair_now(queue);
 	*next = (struct queue_next){
 	    .now_unix_ns = clock_unix_ns(), .ns = UINT64_MAX, .unix_ns = INT64_MAX};
 
@@ -326,14 +332,18 @@ static size_t queue_pass_list(struct queue *queue, const struct job **list, stru
 		}
 
 		if (job->waits_since_ns == 0)
-			job->waits_since_ns = now_ns;
+			job->waits_since_ns = (int64_t)now_ns;
 		job->job.due_ns = queue_due_ns(queue, job);
+		if (job->job.due_ns > now_ns && job->job.due_ns < next->ns)
+			next->ns = job->job.due_ns;
 
 		/* Jobs of one user often come one after the other. */
 		const struct job *before = count > 0 ? list[count - 1] : NULL;
-		job->job.gpu_limit = before && before->uid == job->job.uid
-					 ? before->gpu_limit
-					 : queue_member_limit(queue, job->job.uid);
+		bool is_same = before && before->uid == job->job.uid;
+		job->job.gpu_limit =
+		    is_same ? before->gpu_limit : queue_member_limit(queue, job->job.uid);
+		hours = is_same ? hours : queue_fair_hours(queue, job->job.uid);
+		queue_fair_judge(queue, &job->job, queue_waited_ns(job, now_ns), hours);
 		list[count++] = &job->job;
 	}
 
@@ -527,14 +537,16 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 
 	struct queue_next next;
 	size_t count = queue_pass_list(queue, list, &next);
+	struct job one = *job; /* its strings are lent */
 
-	list[count++] = job;
+	queue_fair_judge(queue, &one, 0, queue_fair_hours(queue, job->uid));
+	list[count++] = &one;
 	_cleanup_free_ struct schedule_running *running =
 	    calloc(queue->count + 1, sizeof(*running));
 	if (!running)
 		return err_set(err, -ENOMEM, "no memory to try a job");
 
-	struct queue_trial trial = {.pass = {.queue = queue}, .job = job};
+	struct queue_trial trial = {.pass = {.queue = queue}, .job = &one};
 	const struct schedule_input input = {.jobs = list,
 					     .count = count,
 					     .now_ns = loop_now_ns(queue->options.loop),

@@ -18,8 +18,8 @@ enum rules_limits {
 };
 
 enum rules_order {
-	RULES_ORDER_FIFO,     /* priority, then who uses least, then submission */
-	RULES_ORDER_SHORTEST, /* priority, then the shortest `--time`, then as above */
+	RULES_ORDER_FIFO,     /* by score */
+	RULES_ORDER_SHORTEST, /* priority, then the shortest `--time`, then by score */
 };
 
 enum rules_outsiders {
@@ -40,8 +40,23 @@ struct rules_group {
 	struct rules_limit limit;
 };
 
+/* What the parts of a job's score are worth, in points: see schedule/schedule_score.h. */
+struct rules_weights {
+	uint32_t age;	   /* an hour of waiting */
+	uint32_t size;	   /* each GPU beyond the first */
+	uint32_t priority; /* a step of it */
+	uint32_t usage;	   /* an hour of the whole machine that its user has had */
+};
+#define RULES_WEIGHTS_DEFAULT                                                                      \
+	{                                                                                          \
+		.age = 100, .size = 10, .priority = 100000, .usage = 100                           \
+	}
+#define RULES_HALF_LIFE_NS UINT64_C(86400000000000)
+
 struct queue_rules {
 	enum rules_order order;
+	struct rules_weights weights;
+	uint64_t half_life_ns; /* of what users have had; 0: RULES_HALF_LIFE_NS */
 	enum rules_outsiders outsiders;
 	bool is_draining; /* what runs is finished, nothing is started; see queue_drain() */
 	struct rules_limit limit;

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "doors/queue/schedule/schedule_internal.h"
+#include "doors/queue/schedule/schedule_score.h"
 #include "units/allocator.h"
 
 static void schedule_state_done(struct schedule_state *state)
@@ -329,8 +330,8 @@ static size_t schedule_say_waiting(struct schedule_state *state, const uint64_t 
 					   .want = &state->want,
 					   .kept_for = kept_for,
 					   .given_to = state->given_to,
-					   .is_reserved =
-					       schedule_order_reserves(&state->order, state->job),
+					   .is_pledged =
+					       schedule_order_pledges(&state->order, state->job),
 					   .who = state->input->who,
 					   .context = state->input->context};
 	size_t have = 0;
@@ -663,7 +664,7 @@ static int schedule_decide(struct schedule_state *state, size_t order, uint64_t 
 	}
 
 	rc = schedule_look(state, order, class_, out, err);
-	out->was_reserved = schedule_order_reserves(&state->order, job);
+	out->was_pledged = schedule_order_pledges(&state->order, job);
 	*user_gpus += out->grant_count;
 	return rc;
 }
@@ -721,9 +722,14 @@ static int schedule_begin(struct schedule_state *state, struct err *err)
 		state->amounts[SCHEDULE_MEMORY].used += running->mem_bytes;
 	}
 
-	return schedule_order_make(input->jobs, input->count,
-				   rules ? rules->order : RULES_ORDER_FIFO, input->now_ns,
-				   &state->order, err);
+	const struct schedule_order_by by = {
+	    .rule = rules ? rules->order : RULES_ORDER_FIFO,
+	    .now_ns = input->now_ns,
+	    .gpu_score = schedule_score_gpu(rules ? &rules->weights : NULL,
+					    schedule_machine_gpus(state->machine)),
+	};
+
+	return schedule_order_make(input->jobs, input->count, &by, &state->order, err);
 }
 
 int schedule_pass(struct schedule_machine *machine, const struct schedule_input *input,

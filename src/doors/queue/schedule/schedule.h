@@ -4,7 +4,7 @@
  * decisions and reasons out. Pure: no clock, no tokens, no driver; the same input gives the same
  * answer. Called by the queue whenever something has changed.
  *
- * The order is that of schedule_order.h: priority, then who has the fewest GPUs, then submission. A
+ * The order is that of schedule_order.h: by score, in which what a user has had and has counts. A
  * job that does not fit keeps those behind it from all devices that it could use, so that wide jobs
  * do not starve; jobs that want other devices, or none, go past. A job that could not start even if
  * none of the others ran (a GPU is unhealthy, an outsider computes on it, no adapter is well), or
@@ -15,7 +15,8 @@
  *
  * Neither is enough for a job of several GPUs whose user has some already, while others come one by
  * one who have none. So of each priority the one that is due first (due_ns of struct job) has what
- * becomes free reserved: it comes before all others of its priority, as if it had a turn.
+ * becomes free pledged to it (a pledge: a reservation is what an administrator makes): it comes
+ * before all others of its priority, as if it had a turn.
  *
  * What is kept can be taken nevertheless (backfilled) by a job that says how long it runs, if it
  * ends no later than the earliest moment at which what is kept is enough for the job that keeps
@@ -124,6 +125,8 @@ void schedule_machine_done(struct schedule_machine *machine);
 #define _cleanup_schedule_machine_ __attribute__((cleanup(schedule_machine_done)))
 /* Takes over from the machine as it was: when each device was last used, and its shape. */
 void schedule_machine_inherit(struct schedule_machine *machine, struct schedule_machine *before);
+/* GPUs of the machine; 0: not known. */
+uint32_t schedule_machine_gpus(const struct schedule_machine *machine);
 /* The device with this UUID, or NULL. Borrowed. */
 struct schedule_device *schedule_machine_find(const struct schedule_machine *machine,
 					      const char *uuid);
@@ -149,10 +152,10 @@ struct schedule_decision {
 	struct launch_grant *grants; /* freed after the call unless it is taken (set to NULL) */
 	size_t grant_count;
 	enum job_reason reason; /* why not */
-	const char *text;  /* for the brackets, "" with `start`: what is missing and who has it;
-			      shorter than JOB_REASON_MAX; borrowed during the call */
-	bool was_reserved; /* what it got, or will get, was or is reserved for it */
-	bool has_turn;	   /* to be handed back in struct job in the next pass */
+	const char *text; /* for the brackets, "" with `start`: what is missing and who has it;
+			     shorter than JOB_REASON_MAX; borrowed during the call */
+	bool was_pledged; /* what it got, or will get, was or is pledged to it */
+	bool has_turn;	  /* to be handed back in struct job in the next pass */
 };
 
 /* A job that has devices, or a part of the amounts. The machine knows its slots and pools already.

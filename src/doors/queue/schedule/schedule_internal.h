@@ -211,7 +211,7 @@ struct schedule_view {
 	const struct schedule_want *want;
 	const uint64_t *kept_for; /* of each device: the first waiting job that keeps it; 0: none */
 	const uint64_t *given_to; /* of each device: the last job that got it in this pass; or 0 */
-	bool is_reserved;	  /* what becomes free is for this job */
+	bool is_pledged;	  /* what becomes free is for this job */
 	const char *(*who)(const char *uuid, void *context);
 	void *context;
 };

@@ -189,6 +189,11 @@ int schedule_shape_get(struct schedule_machine *machine, struct allocator **out,
 	return 0;
 }
 
+uint32_t schedule_machine_gpus(const struct schedule_machine *machine)
+{
+	return machine->inventory ? machine->inventory->gpu_count : 0;
+}
+
 struct schedule_device *schedule_machine_find(const struct schedule_machine *machine,
 					      const char *uuid)
 {

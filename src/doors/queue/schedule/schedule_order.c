@@ -10,8 +10,9 @@
 #define NONE UINT32_MAX
 
 enum order_limits {
-	/* Each priority, with and without a turn. */
-	ORDER_BUCKETS = 2 * SCHEDULE_PRIORITIES,
+	ORDER_DIGIT_BITS = 11,
+	ORDER_DIGITS = 1 << ORDER_DIGIT_BITS,
+	ORDER_KEY_BITS = 64,
 };
 
 /* --- numbers by key -------------------------------------------------------------------------- */
@@ -55,19 +56,34 @@ static int tally_grow(struct schedule_tally *tally)
 	return 0;
 }
 
+/* Where the key is in the table, or would be. */
+static size_t tally_at(const struct schedule_tally *tally, uint64_t key)
+{
+	size_t mask = tally->table_size - 1, at = tally_hash(key) & mask;
+	while (tally->table[at] != 0 && tally->keys[tally->table[at] - 1] != key)
+		at = (at + 1) & mask;
+	return at;
+}
+
+bool schedule_tally_look(const struct schedule_tally *tally, uint64_t key, uint32_t *out)
+{
+	size_t at = tally->table_size ? tally_at(tally, key) : 0;
+	if (tally->table_size == 0 || tally->table[at] == 0)
+		return false;
+
+	*out = tally->table[at] - 1;
+	return true;
+}
+
 int schedule_tally_find(struct schedule_tally *tally, uint64_t key, uint32_t *out)
 {
 	if (tally->count == tally->capacity && tally_grow(tally) < 0)
 		return -ENOMEM;
 
-	size_t mask = tally->table_size - 1, at = tally_hash(key) & mask;
-
-	for (; tally->table[at] != 0; at = (at + 1) & mask) {
-		uint32_t place = tally->table[at] - 1;
-		if (tally->keys[place] == key) {
-			*out = place;
-			return 0;
-		}
+	size_t at = tally_at(tally, key);
+	if (tally->table[at] != 0) {
+		*out = tally->table[at] - 1;
+		return 0;
 	}
 
 	*out = (uint32_t)tally->count++;
@@ -99,116 +115,193 @@ static size_t order_rank(const struct job *job)
 	return (size_t)(WANTS_PRIORITY_MAX - priority);
 }
 
-bool schedule_order_reserves(const struct schedule_order *order, const struct job *job)
+bool schedule_order_pledges(const struct schedule_order *order, const struct job *job)
 {
-	uint32_t reserved = order->reserved[order_rank(job)];
-	return reserved > 0 && order->jobs[reserved - 1] == job;
+	uint32_t pledged = order->pledged[order_rank(job)];
+	return pledged > 0 && order->jobs[pledged - 1] == job;
 }
 
-static void order_reserve(struct schedule_order *order, uint64_t now_ns)
+static void order_pledge(struct schedule_order *order)
 {
 	for (size_t i = 0; i < order->count; i++) {
 		const struct job *job = order->jobs[i];
-		uint32_t *reserved = &order->reserved[order_rank(job)];
-		if (job->gpus < 2 || job->due_ns == 0 || job->due_ns > now_ns)
+		uint32_t *pledged = &order->pledged[order_rank(job)];
+		if (job->gpus < 2 || job->due_ns == 0 || job->due_ns > order->by.now_ns)
 			continue;
-		if (*reserved == 0 || job->due_ns < order->jobs[*reserved - 1]->due_ns)
-			*reserved = (uint32_t)i + 1;
+		if (*pledged == 0 || job->due_ns < order->jobs[*pledged - 1]->due_ns)
+			*pledged = (uint32_t)i + 1;
 	}
 }
 
-static bool order_has_turn(const struct schedule_order *order, const struct job *job)
+static bool order_is_lifted(const struct schedule_order *order, const struct job *job)
 {
-	return job->has_turn || schedule_order_reserves(order, job);
+	return job->has_turn || schedule_order_pledges(order, job);
 }
 
-static size_t order_bucket(const struct schedule_order *order, const struct job *job)
+static void order_count_lifted(struct schedule_order *order)
 {
-	return 2 * order_rank(job) + !order_has_turn(order, job);
+	for (size_t i = 0; i < order->count; i++)
+		order->lifted[order_rank(order->jobs[i])] += order_is_lifted(order, order->jobs[i]);
+
+	for (size_t rank = 1; rank < SCHEDULE_PRIORITIES; rank++)
+		order->lifted[rank] += order->lifted[rank - 1];
+}
+
+/*
+ * The group of a job: one goes after the other. The lifted ones of a priority, in the order of
+ * their ids, behind those of higher priorities. With the shortest first each priority is a group.
+ */
+static uint32_t order_bucket(const struct schedule_order *order, const struct job *job)
+{
+	size_t rank = order_rank(job);
+	if (order->by.rule == RULES_ORDER_SHORTEST)
+		return (uint32_t)(2 * rank + !order_is_lifted(order, job));
+
+	/* Lifted ones of a higher priority that came before: between them the others of theirs. */
+	uint32_t above = rank ? order->lifted[rank - 1] : 0;
+	return order_is_lifted(order, job) ? 2 * above + 1 : 2 * order->lifted[rank];
 }
 
 /* With the rule RULES_ORDER_SHORTEST what is not known comes last; else all are equal. */
 static uint64_t order_time(const struct schedule_order *order, const struct job *job)
 {
-	if (order->rule != RULES_ORDER_SHORTEST || order_has_turn(order, job))
+	if (order->by.rule != RULES_ORDER_SHORTEST || order_is_lifted(order, job))
 		return 0;
 	return job->wants.time_ns ? job->wants.time_ns : UINT64_MAX;
 }
 
-static int order_compare(const void *left, const void *right, void *context)
+/* A score as a key: the higher, the smaller. */
+static uint64_t order_score_key(int64_t score)
 {
-	const struct schedule_order *order = context;
-	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	uint64_t time_a = order_time(order, order->jobs[a]);
-	uint64_t time_b = order_time(order, order->jobs[b]);
-	if (time_a != time_b)
-		return time_a < time_b ? -1 : 1;
-	return a < b ? -1 : 1;
+	return ~((uint64_t)score ^ UINT64_C(1) << 63);
 }
 
-static void order_sort(struct schedule_order *order)
+/* Stable, in time that grows with their number alone: by as many digits of the keys as differ. */
+static void order_sort_by_key(struct schedule_order *order)
 {
-	uint32_t first[ORDER_BUCKETS + 1] = {0};
-	for (size_t i = 0; i < order->count; i++)
-		first[order_bucket(order, order->jobs[i]) + 1]++;
+	uint64_t all = UINT64_MAX, any = 0;
 
-	for (size_t b = 1; b <= ORDER_BUCKETS; b++)
-		first[b] += first[b - 1];
+	for (size_t i = 0; i < order->count; i++) {
+		all &= order->sorted[i].key;
+		any |= order->sorted[i].key;
+	}
 
-	for (size_t i = 0; i < order->count; i++)
-		order->sorted[first[order_bucket(order, order->jobs[i])]++] = (uint32_t)i;
+	for (unsigned shift = 0; shift < ORDER_KEY_BITS; shift += ORDER_DIGIT_BITS) {
+		uint32_t first[ORDER_DIGITS + 1] = {0};
+		if (((all ^ any) >> shift & (ORDER_DIGITS - 1)) == 0)
+			continue;
 
-	if (order->rule != RULES_ORDER_SHORTEST)
-		return;
+		for (size_t i = 0; i < order->count; i++)
+			first[(order->sorted[i].key >> shift & (ORDER_DIGITS - 1)) + 1]++;
 
-	/* first[b] is where bucket b ends by now. */
-	for (size_t b = 0; b < ORDER_BUCKETS; b++) {
-		uint32_t begin = b ? first[b - 1] : 0;
-		if (first[b] - begin > 1)
-			qsort_r(order->sorted + begin, first[b] - begin, sizeof(*order->sorted),
-				order_compare, order);
+		for (size_t digit = 1; digit < ORDER_DIGITS; digit++)
+			first[digit] += first[digit - 1];
+
+		for (size_t i = 0; i < order->count; i++) {
+			uint64_t digit = order->sorted[i].key >> shift & (ORDER_DIGITS - 1);
+			order->spare[first[digit]++] = order->sorted[i];
+		}
+
+		struct schedule_key *sorted = order->spare;
+
+		order->spare = order->sorted;
+		order->sorted = sorted;
 	}
 }
 
-int schedule_order_make(const struct job *const *jobs, size_t count, enum rules_order rule,
-			uint64_t now_ns, struct schedule_order *out, struct err *err)
+/* By the least of what counts first: each sort keeps what the one before has done. */
+static void order_sort(struct schedule_order *order)
 {
-	out->jobs = jobs;
-	out->count = count;
-	out->rule = rule;
+	for (size_t i = 0; i < order->count; i++) {
+		const struct job *job = order->jobs[i];
+		bool is_lifted = order_is_lifted(order, job);
 
-	if (count == 0)
-		return 0;
+		/* What has the pledge comes before what has a turn. */
+		uint64_t lifted = !schedule_order_pledges(order, job);
 
-	out->memory = calloc(count, 4 * sizeof(*out->memory));
-	if (!out->memory || count >= NONE)
-		return err_set(err, -ENOMEM, "no memory to put %zu jobs in order", count);
+		order->bucket[i] = order_bucket(order, job);
+		order->sorted[i] = (struct schedule_key){
+		    .key = is_lifted ? lifted : order_score_key(job->own_score),
+		    .job = (uint32_t)i};
+	}
 
-	out->sorted = out->memory;
-	out->user = out->memory + count;
-	out->next = out->memory + 2 * count;
-	out->heap = out->memory + 3 * count;
+	order_sort_by_key(order);
 
+	if (order->by.rule == RULES_ORDER_SHORTEST) {
+		for (size_t i = 0; i < order->count; i++)
+			order->sorted[i].key = order_time(order, order->jobs[order->sorted[i].job]);
+		order_sort_by_key(order);
+	}
+
+	for (size_t i = 0; i < order->count; i++)
+		order->sorted[i].key = order->bucket[order->sorted[i].job];
+	order_sort_by_key(order);
+}
+
+static int order_no_memory(size_t count, struct err *err)
+{
+	return err_set(err, -ENOMEM, "no memory to put %zu jobs in order", count);
+}
+
+static int order_make_users(struct schedule_order *order, struct err *err)
+{
 	uint32_t place = NONE;
 
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < order->count; i++) {
 		/* Jobs of one user often come one after the other. */
-		bool is_same = i > 0 && jobs[i]->uid == jobs[i - 1]->uid;
-		if (!is_same && schedule_tally_find(&out->users, jobs[i]->uid, &place) < 0)
-			return err_set(err, -ENOMEM, "no memory to put %zu jobs in order", count);
-		out->user[i] = place;
+		bool is_same = i > 0 && order->jobs[i]->uid == order->jobs[i - 1]->uid;
+		if (!is_same && schedule_tally_find(&order->users, order->jobs[i]->uid, &place) < 0)
+			return order_no_memory(order->count, err);
+		order->user[i] = place;
 	}
 
 	/* Users who only run something have a count as well. */
-	out->head = calloc(out->users.count, sizeof(*out->head));
-	if (!out->head)
-		return err_set(err, -ENOMEM, "no memory to put %zu jobs in order", count);
+	order->head = calloc(order->users.count, 2 * sizeof(*order->head));
+	order->used = calloc(order->users.count, sizeof(*order->used));
+	if (!order->head || !order->used)
+		return order_no_memory(order->count, err);
 
-	for (size_t i = 0; i < out->users.count; i++)
-		out->head[i] = NONE;
+	order->heap = order->head + order->users.count;
+	for (size_t i = 0; i < order->users.count; i++)
+		order->head[i] = NONE;
 
-	order_reserve(out, now_ns);
+	for (size_t i = 0; i < order->count; i++)
+		order->used[order->user[i]] = order->jobs[i]->usage_score;
+
+	return 0;
+}
+
+int schedule_order_make(const struct job *const *jobs, size_t count,
+			const struct schedule_order_by *by, struct schedule_order *out,
+			struct err *err)
+{
+	out->jobs = jobs;
+	out->count = count;
+	out->by = *by;
+
+	if (count == 0)
+		return 0;
+	if (count >= NONE)
+		return order_no_memory(count, err);
+
+	out->memory = calloc(count, 2 * sizeof(struct schedule_key) + 3 * sizeof(uint32_t));
+	if (!out->memory)
+		return order_no_memory(count, err);
+
+	out->sorted = out->memory;
+	out->spare = out->sorted + count;
+	out->bucket = (uint32_t *)(out->spare + count);
+	out->user = out->bucket + count;
+	out->next = out->user + count;
+
+	int rc = order_make_users(out, err);
+	if (rc < 0)
+		return rc;
+
+	order_pledge(out);
+	order_count_lifted(out);
 	order_sort(out);
+
 	return 0;
 }
 
@@ -216,18 +309,27 @@ void schedule_order_done(struct schedule_order *order)
 {
 	free(order->memory);
 	free(order->head);
+	free(order->used);
 	schedule_tally_done(&order->users);
 	*order = (struct schedule_order){.count = 0};
 }
 
 /* --- users ----------------------------------------------------------------------------------- */
 
+/* What the first job of a user that is left has for itself now. */
+static int64_t order_score(const struct schedule_order *order, uint32_t user)
+{
+	const struct job *job = order->jobs[order->sorted[order->head[user]].job];
+	return job->own_score - order->used[user] -
+	       (int64_t)order->users.counts[user] * order->by.gpu_score;
+}
+
 static bool order_is_before(const struct schedule_order *order, uint32_t a, uint32_t b)
 {
-	uint64_t gpus_a = order->users.counts[a], gpus_b = order->users.counts[b];
-	if (gpus_a != gpus_b)
-		return gpus_a < gpus_b;
-	return order->sorted[order->head[a]] < order->sorted[order->head[b]];
+	int64_t score_a = order_score(order, a), score_b = order_score(order, b);
+	if (score_a != score_b)
+		return score_a > score_b;
+	return order->sorted[order->head[a]].job < order->sorted[order->head[b]].job;
 }
 
 static void order_sink(struct schedule_order *order, size_t at)
@@ -249,33 +351,34 @@ static void order_sink(struct schedule_order *order, size_t at)
 	}
 }
 
-/* The jobs from `at` on among which users are equal but for their GPUs. */
+/* The jobs from `at` on among which the scores of users decide. */
 static void order_open_group(struct schedule_order *order)
 {
 	size_t begin = order->at, end = begin;
-	const struct job *first = order->jobs[order->sorted[begin]];
-	size_t bucket = order_bucket(order, first);
-	uint64_t time = order_time(order, first);
+	uint32_t place = order->sorted[begin].job;
+	uint32_t bucket = order->bucket[place];
+	uint64_t time = order_time(order, order->jobs[place]);
+	bool is_lifted = order_is_lifted(order, order->jobs[place]);
 
 	while (end < order->count) {
-		const struct job *job = order->jobs[order->sorted[end]];
-		if (order_bucket(order, job) != bucket || order_time(order, job) != time)
+		uint32_t other = order->sorted[end].job;
+		if (order->bucket[other] != bucket || order_time(order, order->jobs[other]) != time)
 			break;
 
 		end++;
-		if (order_has_turn(order, first))
+		if (is_lifted)
 			break; /* one after the other, whoever it is */
 	}
 
 	for (size_t i = end; i > begin; i--) {
-		uint32_t user = order->user[order->sorted[i - 1]];
+		uint32_t user = order->user[order->sorted[i - 1].job];
 		order->next[i - 1] = order->head[user];
 		order->head[user] = (uint32_t)i - 1;
 	}
 
 	order->heap_count = 0;
 	for (size_t i = begin; i < end; i++) {
-		uint32_t user = order->user[order->sorted[i]];
+		uint32_t user = order->user[order->sorted[i].job];
 		if (order->head[user] == i)
 			order->heap[order->heap_count++] = user;
 	}
@@ -307,5 +410,5 @@ const struct job *schedule_order_next(struct schedule_order *order, uint64_t **o
 	order->given_user = order->heap[0];
 	*out_gpus = &order->users.counts[order->given_user];
 
-	return order->jobs[order->sorted[order->head[order->given_user]]];
+	return order->jobs[order->sorted[order->head[order->given_user]].job];
 }

@@ -140,7 +140,7 @@ void schedule_reason_waiting(const struct schedule_view *view, size_t have,
 	struct reason reason = {.out = out};
 	bool said[PLACE_UNIT_MAX] = {false};
 
-	reason_add(&reason, "%shave %zu, need %zu", view->is_reserved ? "reserved, " : "", have,
+	reason_add(&reason, "%shave %zu, need %zu", view->is_pledged ? "reserved, " : "", have,
 		   view->want->needed);
 
 	for (size_t i = 0; i < view->want->count && !reason.is_full; i++) {

@@ -95,6 +95,11 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
 	" FROM attempts a JOIN jobs j ON j.id = a.job WHERE a.started_ns < ?2"
 	" AND coalesce(a.ended_ns, j.ended_ns, ?2) >= ?1 AND (?3 < 0 OR j.uid = ?3)"
 	" ORDER BY a.job, a.attempt",
+    [STORE_SQL_PAST] =
+	"SELECT j.uid, j.name, a.started_ns, coalesce(a.ended_ns, j.ended_ns) AS ended, a.grants,"
+	" j.state = 'Succeeded' AND a.attempt = j.attempt"
+	" FROM attempts a JOIN jobs j ON j.id = a.job"
+	" WHERE a.started_ns > 0 AND ended >= a.started_ns ORDER BY ended DESC, j.id DESC LIMIT ?1",
     [STORE_SQL_ATTEMPTS] =
 	"SELECT attempt, started_ns, ended_ns, grants, observations, reason, reason_text, exit_code"
 	" FROM attempts WHERE job = ?1 ORDER BY attempt",

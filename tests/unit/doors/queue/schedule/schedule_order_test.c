@@ -10,7 +10,9 @@
 #include "unit/failmalloc.h"
 #include "unit/unit.h"
 
-enum test_limits { TEST_JOBS = 1000, TEST_TEXT = 8192, NOW = 0 };
+enum test_limits { TEST_JOBS = 1000, TEST_TEXT = 8192, NOW = 100, GPU_SCORE = 100 };
+
+#define BY(r) (&(struct schedule_order_by){.rule = (r), .now_ns = NOW, .gpu_score = GPU_SCORE})
 
 /* Each job gets as many GPUs as it wants. "3 1 2 ": the order. */
 static const char *order_of(const struct job *jobs, size_t count, enum rules_order rule,
@@ -22,7 +24,7 @@ static const char *order_of(const struct job *jobs, size_t count, enum rules_ord
 	for (size_t i = 0; i < count; i++)
 		list[i] = &jobs[i];
 	text[0] = '\0';
-	assert_int_equal(schedule_order_make(list, count, rule, NOW, order, NULL), 0);
+	assert_int_equal(schedule_order_make(list, count, BY(rule), order, NULL), 0);
 	const struct job *job;
 	uint64_t *gpus;
 	while ((job = schedule_order_next(order, &gpus))) {
@@ -48,12 +50,39 @@ static void test_submission(void **state)
 			    "1 2 3 ");
 }
 
-static void test_priority(void **state)
+static void test_score(void **state)
 {
-	assert_string_equal(ORDER(RULES_ORDER_FIFO, JOB(1, 7, 1, .wants.priority = -100),
-				  JOB(2, 7, 1), JOB(3, 7, 1, .wants.priority = 100), JOB(4, 7, 1),
-				  JOB(5, 7, 1, .wants.priority = 1)),
+	assert_string_equal(ORDER(RULES_ORDER_FIFO, JOB(1, 7, 0, .own_score = -5), JOB(2, 7, 0),
+				  JOB(3, 7, 0, .own_score = INT64_C(9000000000)), JOB(4, 7, 0),
+				  JOB(5, 7, 0, .own_score = 1)),
 			    "3 5 2 4 1 ");
+	/* What a user has had is against all of their jobs. */
+	assert_string_equal(
+	    ORDER(RULES_ORDER_FIFO, JOB(1, 7, 0, .own_score = 50, .usage_score = 40),
+		  JOB(2, 7, 0, .own_score = 60, .usage_score = 40), JOB(3, 8, 0, .own_score = 15),
+		  JOB(4, 8, 0, .own_score = 10), JOB(5, 9, 0, .own_score = 10)),
+	    "2 3 1 4 5 ");
+	/* And each GPU that they get. */
+	assert_string_equal(ORDER(RULES_ORDER_FIFO, JOB(1, 7, 2, .own_score = 300),
+				  JOB(2, 7, 1, .own_score = 300), JOB(3, 8, 1, .own_score = 101),
+				  JOB(4, 8, 1, .own_score = 101), JOB(5, 9, 1, .own_score = 99)),
+			    "1 3 2 5 4 ");
+}
+
+/* Of a priority and below: what has the pledge, what has a turn, all others by score. */
+static void test_lifted(void **state)
+{
+	assert_string_equal(ORDER(RULES_ORDER_FIFO, JOB(1, 7, 1, .own_score = 90),
+				  JOB(2, 7, 2, .has_turn = true), JOB(3, 8, 2, .due_ns = NOW),
+				  JOB(4, 8, 2, .due_ns = NOW + 1, .own_score = 95),
+				  JOB(5, 8, 1, .wants.priority = 1, .own_score = 80),
+				  JOB(6, 9, 1, .wants.priority = -1, .own_score = 99),
+				  JOB(7, 9, 2, .wants.priority = -1, .due_ns = 1),
+				  JOB(8, 9, 2, .due_ns = NOW - 1, .has_turn = true)),
+			    "5 8 2 4 1 3 7 6 ");
+	/* One GPU is never gathered for. */
+	assert_string_equal(ORDER(RULES_ORDER_FIFO, JOB(1, 7, 1), JOB(2, 8, 1, .due_ns = 1)),
+			    "1 2 ");
 }
 
 static void test_users_take_turns(void **state)
@@ -66,10 +95,6 @@ static void test_users_take_turns(void **state)
 	assert_string_equal(ORDER(RULES_ORDER_FIFO, JOB(1, 7, 3), JOB(2, 7, 1), JOB(3, 8, 1),
 				  JOB(4, 8, 1), JOB(5, 8, 1), JOB(6, 8, 1)),
 			    "1 3 4 5 2 6 ");
-	/* Priority is more than a turn of users. */
-	assert_string_equal(ORDER(RULES_ORDER_FIFO, JOB(1, 7, 1, .wants.priority = 1),
-				  JOB(2, 7, 1, .wants.priority = 1), JOB(3, 8, 1)),
-			    "1 2 3 ");
 }
 
 static void test_what_runs_counts(void **state)
@@ -86,7 +111,7 @@ static void test_who_has_a_turn_keeps_it(void **state)
 {
 	assert_string_equal(ORDER(RULES_ORDER_FIFO, JOB(1, 7, 9), JOB(2, 8, 1),
 				  JOB(3, 7, 1, .has_turn = true), JOB(4, 7, 1, .has_turn = true),
-				  JOB(5, 8, 1, .wants.priority = 1)),
+				  JOB(5, 8, 1, .wants.priority = 1, .own_score = 900)),
 			    "5 3 4 2 1 ");
 }
 
@@ -112,22 +137,26 @@ static void test_many(void **state)
 	for (size_t i = 0; i < TEST_JOBS; i++) {
 		jobs[i] = (struct job){
 		    .id = i + 1, .uid = (uid_t)(i * 7919 % 50), .gpus = (uint32_t)(i * 31 % 4)};
-		jobs[i].wants.priority = (int32_t)(i * 13 % 7) - 3;
+		jobs[i].own_score = (int64_t)(i * 13 % 7) * 150;
+		jobs[i].usage_score = (int64_t)(jobs[i].uid * 17 % 50) * 20;
 		list[i] = &jobs[i];
 	}
 	struct schedule_order order = {.count = 0};
-	assert_int_equal(schedule_order_make(list, TEST_JOBS, RULES_ORDER_FIFO, NOW, &order, NULL),
+	assert_int_equal(schedule_order_make(list, TEST_JOBS, BY(RULES_ORDER_FIFO), &order, NULL),
 			 0);
 	for (size_t n = 0; n < TEST_JOBS; n++) {
 		const struct job *job = schedule_order_next(&order, &gpus), *best = NULL;
+		int64_t best_score = 0;
 		for (size_t i = 0; i < TEST_JOBS; i++) {
 			const struct job *one = &jobs[i];
 			if (done[i])
 				continue;
-			if (!best || one->wants.priority > best->wants.priority ||
-			    (one->wants.priority == best->wants.priority &&
-			     has[one->uid] < has[best->uid]))
+			int64_t score =
+			    one->own_score - one->usage_score - (int64_t)has[one->uid] * GPU_SCORE;
+			if (!best || score > best_score) {
 				best = one;
+				best_score = score;
+			}
 		}
 		assert_ptr_equal(job, best);
 		done[job->id - 1] = true;
@@ -149,7 +178,7 @@ static int make(void *context)
 		list[i] = &jobs[i];
 	}
 	struct schedule_order order = {.count = 0};
-	int rc = schedule_order_make(list, 200, RULES_ORDER_SHORTEST, NOW, &order, NULL);
+	int rc = schedule_order_make(list, 200, BY(RULES_ORDER_SHORTEST), &order, NULL);
 	schedule_order_done(&order);
 	return rc;
 }
@@ -162,13 +191,10 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_submission),
-	    cmocka_unit_test(test_priority),
-	    cmocka_unit_test(test_users_take_turns),
-	    cmocka_unit_test(test_what_runs_counts),
-	    cmocka_unit_test(test_who_has_a_turn_keeps_it),
-	    cmocka_unit_test(test_shortest),
-	    cmocka_unit_test(test_many),
+	    cmocka_unit_test(test_submission),	     cmocka_unit_test(test_score),
+	    cmocka_unit_test(test_lifted),	     cmocka_unit_test(test_users_take_turns),
+	    cmocka_unit_test(test_what_runs_counts), cmocka_unit_test(test_who_has_a_turn_keeps_it),
+	    cmocka_unit_test(test_shortest),	     cmocka_unit_test(test_many),
 	    cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "doors/queue/schedule/schedule_score.h"
+
 struct fixture *fixture;
 
 int setup(void **state)
@@ -18,6 +20,7 @@ int setup(void **state)
 		return -1;
 	}
 	fixture->snapshot = snapshot;
+	fixture->rules.weights = (struct rules_weights)RULES_WEIGHTS_DEFAULT;
 	return 0;
 }
 
@@ -190,10 +193,16 @@ static const char *who(const char *uuid, void *context)
 
 int pass(const struct job *jobs, size_t count)
 {
+	struct job scored[64];
 	const struct job *list[64];
 	assert_true(count <= 64);
-	for (size_t i = 0; i < count; i++)
-		list[i] = &jobs[i];
+	/* As the queue does, but that all came at the same moment. */
+	for (size_t i = 0; i < count; i++) {
+		scored[i] = jobs[i];
+		scored[i].own_score += (int64_t)jobs[i].wants.priority *
+				       fixture->rules.weights.priority * SCHEDULE_SCORE_POINT;
+		list[i] = &scored[i];
+	}
 	fixture->out_length = 0;
 	fixture->out[0] = '\0';
 	const struct schedule_input input = {.jobs = list,
