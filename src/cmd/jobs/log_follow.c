@@ -35,6 +35,7 @@ struct log_follow {
 	struct loop_timer *timer; /* the next turn, or the next look */
 	struct wire_client_call *call;
 	bool finishing, ended, waits_for_reader;
+	uint64_t young_ms; /* to the next look, while the kernel is not asked to tell */
 
 	size_t begin, length; /* what is in the buffer and not shown yet */
 	char buffer[LOG_FOLLOW_READ];
@@ -181,6 +182,48 @@ static int log_follow_show_rest(struct log_follow *follow)
 	return rc < 0 ? log_follow_fail_write(follow, rc) : log_follow_show_screen(follow);
 }
 
+static void log_follow_on_notice(int fd, unsigned events, void *context)
+{
+	struct log_follow *follow = context;
+	char drop[1024] __attribute__((aligned(__alignof__(struct inotify_event))));
+	(void)events;
+	while (read(fd, drop, sizeof(drop)) > 0)
+		;
+	if (!follow->writable) /* else it goes on when the reader does */
+		log_follow_turn(follow);
+}
+
+/* Whoever cannot be told by the kernel looks more often. */
+static void log_follow_listen(struct log_follow *follow)
+{
+	follow->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (follow->inotify_fd < 0 ||
+	    inotify_add_watch(follow->inotify_fd, follow->path, IN_MODIFY) < 0)
+		return;
+	follow->notices = loop_fd_new(follow->options.loop, follow->inotify_fd, LOOP_READ,
+				      log_follow_on_notice, follow, NULL);
+}
+
+/*
+ * When to look again. To end an inotify instance waits for a grace period of the kernel, some ten
+ * milliseconds: a job that is short is over before one is made.
+ */
+static uint64_t log_follow_next_look_ms(struct log_follow *follow)
+{
+	if (follow->young_ms < LOG_FOLLOW_LISTEN_MS) {
+		uint64_t wait_ms = follow->young_ms;
+		follow->young_ms *= 2;
+		return wait_ms;
+	}
+
+	if (follow->inotify_fd < 0) {
+		log_follow_listen(follow);
+		return LOG_FOLLOW_POLL_MS; /* what came before it listened */
+	}
+
+	return follow->notices ? LOG_FOLLOW_SURE_MS : LOG_FOLLOW_POLL_MS;
+}
+
 /* Shows what there is, a limited part of it in each turn. */
 static void log_follow_turn(void *context)
 {
@@ -222,20 +265,7 @@ static void log_follow_turn(void *context)
 	if (follow->finishing)
 		log_follow_end(follow, 0, NULL);
 	else
-		loop_timer_start(follow->timer,
-				 (follow->notices ? LOG_FOLLOW_SURE_MS : LOG_FOLLOW_POLL_MS) *
-				     CLOCK_NS_PER_MS);
-}
-
-static void log_follow_on_notice(int fd, unsigned events, void *context)
-{
-	struct log_follow *follow = context;
-	char drop[1024] __attribute__((aligned(__alignof__(struct inotify_event))));
-	(void)events;
-	while (read(fd, drop, sizeof(drop)) > 0)
-		;
-	if (!follow->writable) /* else it goes on when the reader does */
-		log_follow_turn(follow);
+		loop_timer_start(follow->timer, log_follow_next_look_ms(follow) * CLOCK_NS_PER_MS);
 }
 
 static struct log_follow *log_follow_new(const struct log_follow_options *options, struct err *err)
@@ -249,21 +279,11 @@ static struct log_follow *log_follow_new(const struct log_follow_options *option
 	follow->options = *options;
 	follow->offset = options->offset;
 	follow->fd = follow->inotify_fd = -1;
+	follow->young_ms = LOG_FOLLOW_YOUNG_MS;
 	buf_init(&follow->shown, LOG_FOLLOW_SHOWN_MAX);
 	follow->timer = loop_timer_new(options->loop, log_follow_turn, follow, err);
 
 	return follow->timer ? follow : log_follow_free(follow);
-}
-
-/* Whoever cannot be told by the kernel looks more often. */
-static void log_follow_listen(struct log_follow *follow)
-{
-	follow->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-	if (follow->inotify_fd < 0 ||
-	    inotify_add_watch(follow->inotify_fd, follow->path, IN_MODIFY) < 0)
-		return;
-	follow->notices = loop_fd_new(follow->options.loop, follow->inotify_fd, LOOP_READ,
-				      log_follow_on_notice, follow, NULL);
 }
 
 struct log_follow *log_follow_file(const char *path, const struct log_follow_options *options,
@@ -293,7 +313,6 @@ struct log_follow *log_follow_file(const char *path, const struct log_follow_opt
 
 	memcpy(follow->path, path, strlen(path) + 1);
 	follow->fd = take_fd(&fd);
-	log_follow_listen(follow);
 	loop_timer_start(follow->timer, 0);
 
 	return follow;

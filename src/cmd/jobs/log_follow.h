@@ -21,6 +21,8 @@ enum log_follow_limits {
 	LOG_FOLLOW_WRITE = 4096,    /* PIPE_BUF: as much as a pipe that is ready takes at once */
 	LOG_FOLLOW_POLL_MS = 25,    /* between two looks, where the kernel does not tell */
 	LOG_FOLLOW_SURE_MS = 1000,  /* between two looks although it does */
+	LOG_FOLLOW_YOUNG_MS = 5,    /* to the second look, then doubling ... */
+	LOG_FOLLOW_LISTEN_MS = 100, /* ... up to this: from then on the kernel is asked to tell */
 	LOG_FOLLOW_PATH_MAX = 4096,
 };
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -125,6 +126,45 @@ static void test_every_byte_once(void **state)
 	free(bytes);
 }
 
+/* inotify instances of this process. */
+static size_t count_listeners(void)
+{
+	size_t count = 0;
+	for (int fd = 0; fd < 64; fd++) {
+		char link[64], target[64] = "";
+		(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+		if (readlink(link, target, sizeof(target) - 1) > 0 && strstr(target, "inotify"))
+			count++;
+	}
+	return count;
+}
+
+/* Ending an inotify instance waits for the kernel, longer than a short job takes: only an output
+ * that is still written after a while is listened to. */
+static void test_a_short_one_is_not_listened_to(void **state)
+{
+	struct fixture *fixture = *state;
+	const char *path = unit_path(fixture->directory, "out");
+	unit_write(path, "one");
+	const struct log_follow_options options = options_of(fixture);
+	fixture->log = log_follow_file(path, &options, NULL);
+	assert_non_null(fixture->log);
+	until_got(fixture, 3);
+	assert_int_equal(count_listeners(), 0);
+
+	uint64_t until_ns = unit_now_ns() + UINT64_C(10000000000);
+	while (count_listeners() == 0) {
+		assert_true(unit_now_ns() < until_ns);
+		assert_int_equal(loop_pass(fixture->loop, 5000000, NULL), 0);
+	}
+	int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, " two", 4), 4);
+	(void)close(fd);
+	until_got(fixture, 7);
+	assert_memory_equal(fixture->got, "one two", 7);
+}
+
 static void test_from_an_offset(void **state)
 {
 	struct fixture *fixture = *state;
@@ -220,6 +260,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_every_byte_once, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_a_short_one_is_not_listened_to, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_from_an_offset, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_reader_that_goes, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_what_is_no_file, set_up, tear_down),
