@@ -27,6 +27,7 @@
 #include "cmd/options.h"
 #include "cmd/jobs/run_export.h"
 #include "cmd/jobs/run_file.h"
+#include "cmd/jobs/run_internal.h"
 #include "cmd/jobs/run_job.h"
 #include "cmd/jobs/run_lines.h"
 #include "cmd/jobs/run_options.h"
@@ -41,41 +42,7 @@
 #define RUN_AGAIN_NS  UINT64_C(50000000)
 
 enum {
-	RUN_EXIT_INTERRUPTED = 128 + SIGINT,
 	RUN_EXPORT_MAX = 4 << 20, /* bytes of a job that is shown */
-	RUN_LINES_WAIT_MS = 100,  /* for a line, between looks at signals */
-};
-
-/* What was asked for and not yet followed. */
-struct run_accepted {
-	uint64_t id;
-	uint32_t members; /* of an array; 0: it is none */
-};
-
-/* One call, from the options to the end of the job. */
-struct run {
-	const struct cmd_call *call;
-	const struct run_options *options;
-	struct agent_call agent;
-	struct agent_call_options how;
-	struct run_request request; /* of the command line */
-	const struct run_request *asked;
-	struct run_accepted *accepted; /* owned */
-	size_t accepted_count, accepted_room;
-	uint64_t id, array_id;
-	char called[JOB_TEXT_LABEL_MAX]; /* the job at hand, "17" or "17.3" */
-
-	struct loop_signal *interrupt, *terminate, *hangup;
-	struct loop_timer *wait_timer;
-	unsigned interrupts; /* Ctrl-C, so often */
-	uint64_t interrupt_ns;
-	int stop_signal; /* it ends us, not the job */
-
-	struct job_follow *follow;
-	struct job_terminal terminal; /* with --pty */
-	char waits_for[JOB_TEXT_MAX]; /* what was said last */
-	bool over, failed, told_gpus, told_port, gave_up, lost;
-	bool is_array, is_cancelling; /* its members are followed one after the other */
 };
 
 static void run_call(struct run *run, uint64_t id)
@@ -171,6 +138,29 @@ static bool run_is_broken(const struct run *run, int rc)
 	       (rc == -EREMOTEIO && run->lost && run->agent.result.status == WIRE_UNAVAILABLE);
 }
 
+int run_reconnect(struct run *run, int rc, bool asked, uint64_t *until_ns, struct err *err)
+{
+	if (*until_ns == 0)
+		*until_ns = clock_after_ns(loop_now_ns(run->agent.loop), RUN_SUBMIT_NS);
+
+	if (run->interrupts || run->stop_signal || loop_now_ns(run->agent.loop) > *until_ns) {
+		if (asked)
+			(void)err_set(err, rc,
+				      "the agent at '%s' went away, and it is not known "
+				      "whether it accepted the job: the same command with "
+				      "--key %s asks again, and it does not run twice",
+				      run->agent.socket, run->asked->key);
+
+		return rc;
+	}
+
+	rc = loop_pass(run->agent.loop, RUN_AGAIN_NS, err);
+	if (rc == 0) /* one that cannot be reached yet is tried again */
+		(void)agent_call_reopen(&run->agent, &run->how, err);
+
+	return rc;
+}
+
 static int run_submit(struct run *run, Sluice__V1__SubmitReply **out, struct err *err)
 {
 	uint64_t until_ns = 0; /* from when it went away */
@@ -190,24 +180,10 @@ static int run_submit(struct run *run, Sluice__V1__SubmitReply **out, struct err
 		*out = (Sluice__V1__SubmitReply *)reply;
 		if (rc == 0 || !run_is_broken(run, rc))
 			return rc;
-		if (until_ns == 0)
-			until_ns = clock_after_ns(loop_now_ns(run->agent.loop), RUN_SUBMIT_NS);
 
-		if (run->interrupts || run->stop_signal ||
-		    loop_now_ns(run->agent.loop) > until_ns) {
-			if (asked)
-				(void)err_set(err, rc,
-					      "the agent at '%s' went away, and it is not known "
-					      "whether it accepted the job: the same command with "
-					      "--key %s asks again, and it does not run twice",
-					      run->agent.socket, run->asked->key);
-
+		rc = run_reconnect(run, rc, asked, &until_ns, err);
+		if (rc < 0)
 			return rc;
-		}
-
-		rc = loop_pass(run->agent.loop, RUN_AGAIN_NS, err);
-		if (rc == 0) /* one that cannot be reached yet is tried again */
-			(void)agent_call_reopen(&run->agent, &run->how, err);
 	}
 }
 
@@ -245,8 +221,7 @@ static int run_await_agent(struct run *run, struct err *err)
 	return rc;
 }
 
-/* What a shell gets after run_connect() or run_submit() failed with `rc`. */
-static int run_exit_of(const struct run *run, int rc)
+int run_exit_of(const struct run *run, int rc)
 {
 	if (run->stop_signal)
 		return 128 + run->stop_signal;
@@ -284,9 +259,8 @@ static int run_connect(struct run *run)
 	return rc < 0 ? cmd_fail(run->call, run_exit_of(run, rc), &err) : 0;
 }
 
-/* As above. `file`: job `index` of it is asked for; NULL: that of the command line. */
-static int run_ask(struct run *run, const struct run_request *asked, const struct run_file *file,
-		   size_t index, Sluice__V1__SubmitReply **out)
+int run_ask(struct run *run, const struct run_request *asked, const struct run_file *file,
+	    size_t index, Sluice__V1__SubmitReply **out)
 {
 	struct err err = {0};
 	int exit_code = run_connect(run);
@@ -576,7 +550,7 @@ static int run_follow_array(struct run *run, uint32_t count)
 	return first;
 }
 
-static int run_say_dry(const Sluice__V1__SubmitReply *reply)
+int run_say_dry(const Sluice__V1__SubmitReply *reply)
 {
 	if (reply->reason[0]) {
 		fputs("it would wait: ", stdout);
@@ -655,8 +629,7 @@ static int run_with(struct run *run)
 
 /* --- several jobs ----------------------------------------------------------------------------- */
 
-/* Members of an array have consecutive numbers, from that of the first. */
-static int run_accepted(struct run *run, const Sluice__V1__SubmitReply *reply, uint32_t members)
+int run_accepted(struct run *run, const Sluice__V1__SubmitReply *reply, uint32_t members)
 {
 	struct err err;
 
@@ -802,28 +775,8 @@ static int run_with_lines(struct run *run)
 
 	int exit_code = rc < 0 ? cmd_fail(run->call, CMD_EXIT_DATA, &err) : run_connect(run);
 
-	while (exit_code == 0 && !run->stop_signal && !run->interrupts) {
-		struct run_request request = {.argv = NULL};
-		Sluice__V1__SubmitReply *reply = NULL;
-
-		rc = run_lines_next(lines, RUN_LINES_WAIT_MS, &request, &err);
-		if (rc == RUN_LINES_END)
-			break;
-		if (rc == RUN_LINES_NONE)
-			rc = loop_pass(run->agent.loop, 0, &err);
-		else if (rc == RUN_LINES_ONE)
-			exit_code = run_ask(run, &request, NULL, 0, &reply);
-
-		if (rc < 0)
-			exit_code = cmd_fail(run->call, CMD_EXIT_DATA, &err);
-		if (exit_code == 0 && reply && run->options->dry_run)
-			exit_code = run_say_dry(reply);
-		else if (exit_code == 0 && reply)
-			exit_code = run_accepted(run, reply, request.wants.array_count);
-
-		agent_call_free(reply);
-		run_request_done(&request);
-	}
+	if (exit_code == 0)
+		exit_code = run_lines_send(run, lines);
 
 	(void)run_lines_free(lines);
 	if (exit_code || (!run->stop_signal && !run->interrupts))

@@ -22,8 +22,6 @@ struct run_lines {
 	int fd; /* owned, unless it is standard input */
 	bool is_end;
 	struct lines lines;
-	char word[RUN_NAME_MAX]; /* of the line at hand: what the job is called by */
-	const char *argv[4];
 };
 
 int run_lines_open(const struct run_options *options, char *const *argv, struct run_lines **out,
@@ -93,32 +91,57 @@ static int run_lines_read(struct run_lines *lines, int wait_ms, struct err *err)
 	return rc < 0 ? err_set(err, rc, "%s: %s", lines->name, err_describe(rc)) : 0;
 }
 
-static int run_lines_make(struct run_lines *lines, const char *line, struct run_request *out,
+struct run_line *run_line_free(struct run_line *line)
+{
+	if (!line)
+		return NULL;
+	run_request_done(&line->request);
+	free(line->text);
+	free(line);
+	return NULL;
+}
+
+static void run_line_name(struct run_line *line)
+{
+	char first[RUN_NAME_MAX];
+	size_t length = strcspn(line->text, " \t;|&<>()");
+	length = length < sizeof(first) - 1 ? length : sizeof(first) - 1;
+	memcpy(first, line->text, length);
+	first[length] = '\0';
+	run_request_name(first, line->word);
+}
+
+static int run_lines_make(struct run_lines *lines, const char *text, struct run_line **out,
 			  struct err *err)
 {
-	size_t length = strcspn(line, " \t;|&<>()");
-	length = length < sizeof(lines->word) - 1 ? length : sizeof(lines->word) - 1;
+	struct run_line *line = calloc(1, sizeof(*line));
+	if (!line || !(line->text = strdup(text))) {
+		free(line);
+		return err_set(err, -ENOMEM, "no memory for a line of '%s'", lines->name);
+	}
 
-	char first[RUN_NAME_MAX];
-	memcpy(first, line, length);
-	first[length] = '\0';
-	run_request_name(first, lines->word);
+	run_line_name(line);
+	line->options = *lines->options;
+	if (!line->options.name)
+		line->options.name = line->word;
+	line->number = lines->lines.number;
+	line->argv[0] = "sh";
+	line->argv[1] = "-c";
+	line->argv[2] = line->text;
 
-	struct run_options one = *lines->options;
-	if (!one.name)
-		one.name = lines->word;
-	lines->argv[0] = "sh";
-	lines->argv[1] = "-c";
-	lines->argv[2] = line;
+	int rc = run_request_make(&line->options, (char *const *)line->argv, environ,
+				  &line->request, err);
+	if (rc < 0) {
+		(void)err_wrap(err, "%s:%" PRIu64, lines->name, line->number);
+		(void)run_line_free(line);
+		return rc;
+	}
 
-	int rc = run_request_make(&one, (char *const *)lines->argv, environ, out, err);
-	if (rc < 0)
-		return err_wrap(err, "%s:%" PRIu64, lines->name, lines->lines.number);
-
+	*out = line;
 	return RUN_LINES_ONE;
 }
 
-int run_lines_next(struct run_lines *lines, int wait_ms, struct run_request *out, struct err *err)
+int run_lines_next(struct run_lines *lines, int wait_ms, struct run_line **out, struct err *err)
 {
 	for (int pass = 0; pass < 2; pass++) {
 		const char *line;

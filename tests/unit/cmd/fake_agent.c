@@ -100,6 +100,33 @@ static void fake_logs(struct wire_call *call, const ProtobufCMessage *request, v
 		wire_call_finish(call, WIRE_OK, NULL);
 }
 
+/* Kept until fake_agent_answer(). */
+static void fake_submit(struct wire_call *call, const ProtobufCMessage *request, void *context)
+{
+	struct fake_agent *fake = context;
+	const char *key = ((const Sluice__V1__SubmitRequest *)request)->key;
+	size_t at = fake->submits++;
+	assert_true(at < FAKE_SUBMITS_MAX && strlen(key) < sizeof(fake->submit_keys[at]));
+	memcpy(fake->submit_keys[at], key, strlen(key) + 1);
+	fake->submit[at] = call;
+	wire_call_on_cancel(call, fake_forget, &fake->submit[at]);
+}
+
+void fake_agent_answer(struct fake_agent *fake, uint64_t id)
+{
+	for (size_t i = 0; i < fake->submits; i++) {
+		Sluice__V1__SubmitReply reply = SLUICE__V1__SUBMIT_REPLY__INIT;
+		struct wire_call *call = fake->submit[i];
+		reply.id = id + i;
+		fake->submit[i] = NULL;
+		if (call && fake->refuse_key && strcmp(fake->refuse_key, fake->submit_keys[i]) == 0)
+			wire_call_finish(call, WIRE_FAILED_PRECONDITION, "not that one");
+		else if (call)
+			(void)wire_call_reply(call, &reply.base, NULL);
+	}
+	fake->submits = 0;
+}
+
 #define FAKE_ROW(name, asked, told, streams, function)                                             \
 	{                                                                                          \
 		.path = "/sluice.v1.Queue/" name, .request = &sluice__v1__##asked##__descriptor,   \
@@ -110,6 +137,7 @@ static void fake_logs(struct wire_call *call, const ProtobufCMessage *request, v
 static const struct wire_method fake_methods[] = {
     FAKE_ROW("Get", job_request, job, false, fake_get),
     FAKE_ROW("Watch", job_request, job, true, fake_watch),
+    FAKE_ROW("Submit", submit_request, submit_reply, false, fake_submit),
     FAKE_ROW("Signal", signal_request, signal_reply, false, fake_signal),
     FAKE_ROW("Cancel", cancel_request, cancel_reply, false, fake_cancel),
     FAKE_ROW("Logs", logs_request, log_chunk, true, fake_logs),
@@ -141,6 +169,7 @@ void fake_agent_stop(struct fake_agent *fake)
 {
 	fake->server = wire_server_free(fake->server);
 	memset(fake->watcher, 0, sizeof(fake->watcher));
+	fake->submits = 0;
 }
 
 void fake_agent_tell(struct fake_agent *fake)

@@ -13,7 +13,7 @@
 #include "wire/server.h"
 #include "wire/status.h"
 
-enum { FAKE_WATCHERS_MAX = 4 };
+enum { FAKE_WATCHERS_MAX = 4, FAKE_SUBMITS_MAX = 64 };
 
 struct fake_agent {
 	struct loop *loop; /* borrowed */
@@ -30,6 +30,10 @@ struct fake_agent {
 	bool log_from_start; /* whatever was asked for: what was shown before comes again */
 	bool log_stays;	     /* the stream does not end by itself */
 	unsigned watches, gets, signals, cancels, logs;
+	unsigned submits; /* that wait: not answered before fake_agent_answer() */
+	struct wire_call *submit[FAKE_SUBMITS_MAX];
+	char submit_keys[FAKE_SUBMITS_MAX][64];
+	const char *refuse_key; /* of one that is refused; NULL: none */
 	uint32_t last_signal;
 	uint64_t last_grace_ns, last_offset;
 };
@@ -41,6 +45,8 @@ void fake_agent_stop(struct fake_agent *fake);
 void fake_agent_again(struct fake_agent *fake);
 /* Tells the job to everybody who watches it; a final one ends their streams. */
 void fake_agent_tell(struct fake_agent *fake);
+/* Answers all submissions that wait, the first with the number `id`. */
+void fake_agent_answer(struct fake_agent *fake, uint64_t id);
 /* Passes of the loop until `*condition` is true; fails after ten seconds. */
 void fake_agent_until(struct fake_agent *fake, const bool *condition);
 

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `sluice run` in several files: one call of it, and what its parts share. run.c connects, submits
+ * one job and follows; run_lines_send.c submits lines. Nobody else includes it.
+ */
+#ifndef SLUICE_CMD_JOBS_RUN_INTERNAL_H
+#define SLUICE_CMD_JOBS_RUN_INTERNAL_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cmd/jobs/job_follow.h"
+#include "cmd/jobs/job_terminal.h"
+#include "cmd/jobs/job_text.h"
+#include "cmd/jobs/run_options.h"
+#include "cmd/jobs/run_request.h"
+#include "cmd/service/agent_call.h"
+#include "sluice.pb-c.h"
+
+struct cmd_call;
+struct err;
+struct run_file;
+struct run_lines;
+
+enum { RUN_EXIT_INTERRUPTED = 128 + SIGINT };
+
+/* What was asked for and not yet followed. */
+struct run_accepted {
+	uint64_t id;
+	uint32_t members; /* of an array; 0: it is none */
+};
+
+/* One call, from the options to the end of the job. */
+struct run {
+	const struct cmd_call *call;
+	const struct run_options *options;
+	struct agent_call agent;
+	struct agent_call_options how;
+	struct run_request request; /* of the command line */
+	const struct run_request *asked;
+	struct run_accepted *accepted; /* owned */
+	size_t accepted_count, accepted_room;
+	uint64_t id, array_id;
+	char called[JOB_TEXT_LABEL_MAX]; /* the job at hand, "17" or "17.3" */
+
+	struct loop_signal *interrupt, *terminate, *hangup;
+	struct loop_timer *wait_timer;
+	unsigned interrupts; /* Ctrl-C, so often */
+	uint64_t interrupt_ns;
+	int stop_signal; /* it ends us, not the job */
+
+	struct job_follow *follow;
+	struct job_terminal terminal; /* with --pty */
+	char waits_for[JOB_TEXT_MAX]; /* what was said last */
+	bool over, failed, told_gpus, told_port, gave_up, lost;
+	bool is_array, is_cancelling; /* its members are followed one after the other */
+};
+
+/*
+ * After the connection broke with `rc`, and `*until_ns` is until when to try (0: it is set): a
+ * little later, perhaps with a new connection. 0, or what ended the waiting; `asked`: whether the
+ * agent may have accepted something.
+ */
+int run_reconnect(struct run *run, int rc, bool asked, uint64_t *until_ns, struct err *err);
+/* Submits: 0, or the exit code after an error was printed. `file`: job `index` of it is asked for;
+ * NULL: one of the command line. */
+int run_ask(struct run *run, const struct run_request *asked, const struct run_file *file,
+	    size_t index, Sluice__V1__SubmitReply **out);
+/* What a shell gets after run_connect() or a submission failed with `rc`. */
+int run_exit_of(const struct run *run, int rc);
+/* Prints the number of one that is to be followed later; members of an array have consecutive
+ * numbers, from that of the first. 0, or an exit code as above. */
+int run_accepted(struct run *run, const Sluice__V1__SubmitReply *reply, uint32_t members);
+/* What --dry-run says; the exit code. */
+int run_say_dry(const Sluice__V1__SubmitReply *reply);
+/* Reads all lines and submits them: 0, or an exit code as above. run_lines_send.c */
+int run_lines_send(struct run *run, struct run_lines *lines);
+
+#endif

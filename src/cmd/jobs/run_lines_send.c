@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `sluice run --lines`: commands submitted as they come, several under way at once.
+ */
+#include "cmd/jobs/run_lines.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/err.h"
+#include "base/loop.h"
+#include "cmd/cmd.h"
+#include "cmd/jobs/run_batch.h"
+#include "cmd/jobs/run_internal.h"
+
+enum { RUN_LINES_WAIT_MS = 100 }; /* for a line, between looks at signals */
+
+#define RUN_LINES_PASS_NS UINT64_C(10000000) /* for an answer, between looks for a line */
+
+/* The oldest line that is under way was answered: its number is printed, or why it has none. */
+static int run_lines_take(struct run *run, struct run_batch *batch)
+{
+	const struct run_batch_answer *answer = run_batch_first(batch);
+	struct run_line *line = answer->context;
+	struct err err = answer->err;
+	Sluice__V1__SubmitReply reply = SLUICE__V1__SUBMIT_REPLY__INIT;
+	int exit_code;
+
+	reply.id = answer->id;
+	run->agent.result = answer->result;
+	if (err.code == 0) {
+		exit_code = run_accepted(run, &reply, line->request.wants.array_count);
+	} else {
+		(void)err_wrap(&err, "line %" PRIu64, line->number);
+		exit_code = cmd_fail(run->call, run_exit_of(run, answer->err.code), &err);
+	}
+
+	(void)run_line_free(run_batch_drop(batch));
+	return exit_code;
+}
+
+/* Until the next answer, or for `wait_ns`; with a new connection where the last one broke. */
+static int run_lines_wait(struct run *run, struct run_batch *batch, uint64_t wait_ns,
+			  uint64_t *until_ns)
+{
+	struct err err = {0};
+	int rc;
+
+	if (run_batch_is_cut(batch)) {
+		rc = run_reconnect(run, -ECONNRESET, false, until_ns, &err);
+		if (rc == 0 && run->agent.client)
+			run_batch_again(batch);
+	} else {
+		*until_ns = 0;
+		rc = loop_pass(run->agent.loop, wait_ns, &err);
+	}
+
+	if (rc == -ECONNRESET)
+		(void)err_set(&err, rc,
+			      "the agent at '%s' went away, and it is not known whether it "
+			      "accepted the last %zu line%s: 'sluice jobs' shows those that it did",
+			      run->agent.socket, run_batch_count(batch),
+			      run_batch_count(batch) == 1 ? "" : "s");
+
+	return rc < 0 ? cmd_fail(run->call, run_exit_of(run, rc), &err) : 0;
+}
+
+/*
+ * Lines as they come, up to RUN_BATCH_MAX of them under way at once, so that the agent writes them
+ * together. With --no-wait each is judged by what the line before it has taken.
+ */
+static int run_lines_submit(struct run *run, struct run_lines *lines, struct run_batch *batch)
+{
+	struct run_line *next = NULL;
+	uint64_t until_ns = 0;
+	int exit_code = 0, failed = 0;
+	bool is_end = false;
+
+	while (failed == 0 && (exit_code == 0 || run_batch_count(batch) > 0)) {
+		struct err err = {0};
+		size_t count = run_batch_count(batch);
+
+		/* Those that are under way may have been accepted: their numbers are told. */
+		if (exit_code || run->stop_signal || run->interrupts)
+			is_end = true;
+		if (!is_end && !next) {
+			int rc =
+			    run_lines_next(lines, count > 0 ? 0 : RUN_LINES_WAIT_MS, &next, &err);
+			is_end = rc == RUN_LINES_END || rc < 0;
+			if (rc < 0)
+				exit_code = cmd_fail(run->call, CMD_EXIT_DATA, &err);
+		}
+
+		if (is_end && count == 0)
+			break;
+
+		bool may_follow = count == 0 || !run->options->no_wait;
+		if (next && !is_end && may_follow &&
+		    run_batch_has_room(batch, &next->request.message)) {
+			run_batch_add(batch, &next->request.message, next);
+			next = NULL;
+			continue;
+		}
+
+		failed = run_lines_wait(run, batch, count > 0 ? RUN_LINES_PASS_NS : 0, &until_ns);
+
+		while (failed == 0 && run_batch_first(batch)) {
+			int one = run_lines_take(run, batch);
+			exit_code = exit_code ? exit_code : one;
+		}
+	}
+
+	while (run_batch_count(batch) > 0)
+		(void)run_line_free(run_batch_drop(batch));
+	(void)run_line_free(next);
+	return failed ? failed : exit_code;
+}
+
+/* Nothing is accepted: one after the other. */
+static int run_lines_try(struct run *run, struct run_lines *lines)
+{
+	int exit_code = 0, rc = RUN_LINES_NONE;
+
+	while (exit_code == 0 && rc != RUN_LINES_END && !run->stop_signal && !run->interrupts) {
+		struct err err = {0};
+		struct run_line *line = NULL;
+		Sluice__V1__SubmitReply *reply = NULL;
+
+		rc = run_lines_next(lines, RUN_LINES_WAIT_MS, &line, &err);
+		if (rc == RUN_LINES_NONE)
+			rc = loop_pass(run->agent.loop, 0, &err);
+		else if (rc == RUN_LINES_ONE)
+			exit_code = run_ask(run, &line->request, NULL, 0, &reply);
+
+		if (rc < 0)
+			exit_code = cmd_fail(run->call, CMD_EXIT_DATA, &err);
+		if (exit_code == 0 && reply)
+			exit_code = run_say_dry(reply);
+
+		agent_call_free(reply);
+		(void)run_line_free(line);
+	}
+
+	return exit_code;
+}
+
+int run_lines_send(struct run *run, struct run_lines *lines)
+{
+	struct err err = {0};
+	if (run->options->dry_run)
+		return run_lines_try(run, lines);
+
+	struct run_batch *batch = run_batch_new(&run->agent, &err);
+	if (!batch)
+		return cmd_fail(run->call, CMD_EXIT_FAILED, &err);
+
+	int exit_code = run_lines_submit(run, lines, batch);
+
+	(void)run_batch_free(batch);
+	return exit_code;
+}
