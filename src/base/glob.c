@@ -7,11 +7,6 @@
 
 #include "base/err.h"
 
-bool glob_is_pattern(const char *text)
-{
-	return strpbrk(text, "*?[\\") != NULL;
-}
-
 /* What follows the element at `at`; NULL: it does not end. */
 static const char *glob_next(const char *at)
 {

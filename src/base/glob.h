@@ -11,8 +11,6 @@
 
 struct err;
 
-/* Whether `text` has a character that means more than itself in a pattern. */
-bool glob_is_pattern(const char *text);
 /* -EINVAL: a set that does not end, or nothing behind a backslash; the text says where. */
 int glob_check(const char *pattern, struct err *err);
 /* A pattern that glob_check() refuses fits nothing. */

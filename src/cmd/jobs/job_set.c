@@ -11,21 +11,6 @@
 
 static const char job_set_digits[] = "0123456789";
 
-const char *job_set_kind_to_string(enum job_set_kind kind)
-{
-	switch (kind) {
-	case JOB_SET_ID:
-		return "id";
-	case JOB_SET_RANGE:
-		return "range";
-	case JOB_SET_MEMBERS:
-		return "members";
-	case JOB_SET_NAME:
-		return "name";
-	}
-	return "?";
-}
-
 /* The number at `*at`, which moves behind it. */
 static int job_set_number(const char *text, const char **at, uint64_t min, uint64_t max,
 			  uint64_t *out, struct err *err)

@@ -35,6 +35,5 @@ int job_set_read(const char *text, struct job_set_item *out, struct err *err);
 int job_set_read_name(const char *text, struct job_set_item *out, struct err *err);
 /* Whether the job is one of them. */
 bool job_set_has(const struct job_set_item *item, const Sluice__V1__Job *job);
-const char *job_set_kind_to_string(enum job_set_kind kind);
 
 #endif

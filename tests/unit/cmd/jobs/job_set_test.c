@@ -110,18 +110,13 @@ static void test_has(void **state)
 	assert_false(has("train-*", 3, 0, 0, ""));
 }
 
-static void test_kinds(void **state)
-{
-	for (int kind = JOB_SET_ID; kind <= JOB_SET_NAME; kind++)
-		assert_string_not_equal(job_set_kind_to_string((enum job_set_kind)kind), "?");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_numbers), cmocka_unit_test(test_names),
-	    cmocka_unit_test(test_wrong),   cmocka_unit_test(test_has),
-	    cmocka_unit_test(test_kinds),
+	    cmocka_unit_test(test_numbers),
+	    cmocka_unit_test(test_names),
+	    cmocka_unit_test(test_wrong),
+	    cmocka_unit_test(test_has),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
