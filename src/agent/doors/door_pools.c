@@ -54,7 +54,7 @@ void door_pools_tell(void *context)
 
 	int rc = queue_pools_make(&source, &pools, &err);
 	if (rc == 0 && (rc = queue_set_pools(door->queue, &pools)) < 0)
-		(void)err_set(&err, rc, "the queue does not take them: %s", err_describe(-rc));
+		(void)err_set(&err, rc, "the queue does not take them: %s", err_describe(rc));
 	schedule_pools_done(&pools);
 
 	if (rc < 0)
