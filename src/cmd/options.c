@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/longopt.h"
 #include "base/parse.h"
 #include "base/suggest.h"
 
@@ -343,8 +344,7 @@ static const struct option_row *option_by_code(const struct option_row *rows, si
 	return NULL;
 }
 
-/* getopt_long() takes any beginning that one option alone has, so that an option which comes later
- * changes what a script means: here a name counts when it is whole. `code` is what getopt said. */
+/* Refuses a beginning of a name. `code` is what getopt said. */
 static int option_check_whole(const struct option_row *rows, const struct option_tables *tables,
 			      int code, char **argv, struct err *err)
 {
@@ -354,12 +354,11 @@ static int option_check_whole(const struct option_row *rows, const struct option
 
 	const struct option_row *row = option_by_code(rows, tables->count, value);
 	const char *name = row ? row->name : "help";
-	const char *last = argv[optind - 1];
-	const char *word = (optarg == last ? argv[optind - 2] : last) + 2;
-	size_t length = strcspn(word, "=");
-
-	if (length == strlen(name))
+	if (longopt_is_whole(argv, name))
 		return 0;
+
+	size_t length;
+	const char *word = longopt_word(argv, &length);
 	if (row && row->hidden)
 		return err_set(err, -EINVAL, "unknown option '--%.*s'", (int)length, word);
 

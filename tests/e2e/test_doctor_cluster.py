@@ -5,6 +5,7 @@ by its check, and a cluster that is well has nothing to mend."""
 import email.utils
 import json
 import os
+import subprocess
 import time
 
 import pytest
@@ -278,3 +279,10 @@ def test_which_cluster(cluster):
     assert "'/nowhere'" in finding_of(ask(KUBECONFIG="/nowhere:/neither"), "cluster.access")["found"]
     refused = ask("--namespace", "No Such", KUBECONFIG=str(cluster.config))
     assert refused.rc == 64 and "no namespace has such a name: 'No Such'" in refused.err
+
+
+@pytest.mark.parametrize("arguments", [["--kubec", "/nowhere"], ["--name=x"], ["--nonsense"], ["more"]])
+def test_options_of_the_program_are_written_whole(arguments):
+    done = subprocess.run([BUILD / "src" / "libexec" / "cluster" / "sluice-cluster", *arguments], capture_output=True,
+                          text=True, timeout=60, check=False)
+    assert done.returncode == 64 and "usage: sluice-cluster" in done.stderr

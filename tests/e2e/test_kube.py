@@ -887,6 +887,7 @@ def test_garbage_of_the_agent(rig):
 @pytest.mark.parametrize("arguments", [
     [], ["--node", "a"], ["--label", "b"], ["--node", "A b", "--label", "c"],
     ["--node", "a&b", "--label", "c"], ["--node", "a", "--label", "b", "more"], ["--nonsense"],
+    ["--nod", "a", "--label", "b"], ["--node=a", "--label", "b", "--watch", "1"], ["--node", "a", "--with"],
 ])
 def test_wrong_usage(arguments):
     done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=DEADLINE_S,

@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/longopt.h"
 #include "libexec/cluster/digest.h"
 #include "libexec/kube/access.h"
 #include "libexec/kube/answer.h"
@@ -356,11 +357,13 @@ static int main_parse(int argc, char **argv, struct cluster_reader *cluster)
 	    {"service-account", required_argument, NULL, DIRECTORY},
 	    {NULL, 0, NULL, 0},
 	};
-	int choice;
+	int choice, index = 0;
 
 	cluster->namespace_ = MAIN_NAMESPACE;
 	cluster->access.directory = ACCESS_SERVICE_ACCOUNT;
-	while ((choice = getopt_long(argc, argv, "", table, NULL)) != -1) {
+	while ((choice = getopt_long(argc, argv, "", table, &index)) != -1) {
+		if (choice != '?' && !longopt_is_whole(argv, table[index].name))
+			return main_usage();
 		if (choice == KUBECONFIG)
 			cluster->access.kubeconfig = optarg;
 		else if (choice == NAMESPACE)

@@ -23,6 +23,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/longopt.h"
 #include "base/file.h"
 #include "base/parse.h"
 #include "libexec/kube/access.h"
@@ -423,9 +424,12 @@ static int main_parse(int argc, char **argv, struct main_options *options)
 	    {"minute-ms", required_argument, NULL, MINUTE},
 	    {NULL, 0, NULL, 0},
 	};
-	int choice, result = 0;
+	int choice, index = 0, result = 0;
 
-	while (result == 0 && (choice = getopt_long(argc, argv, "", table, NULL)) != -1) {
+	while (result == 0 && (choice = getopt_long(argc, argv, "", table, &index)) != -1) {
+		if (choice != '?' && !longopt_is_whole(argv, table[index].name))
+			return main_usage("options are written whole: --", table[index].name);
+
 		switch (choice) {
 		case NODE:
 			options->node = optarg;
