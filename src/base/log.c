@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log_format.h"
 #include "base/suggest.h"
@@ -304,7 +305,9 @@ void log_write(struct log *log, enum log_level level, const struct log_field *fi
 		rc = buf_reserve(&message, 0);
 
 	struct log_entry entry = {.level = level, .fields = fields, .program = log->program};
-	(void)clock_gettime(CLOCK_REALTIME, &entry.when); /* cannot fail */
+	int64_t now_ns = clock_unix_ns();
+	entry.when.tv_sec = now_ns / (int64_t)CLOCK_NS_PER_S;
+	entry.when.tv_nsec = now_ns % (int64_t)CLOCK_NS_PER_S;
 
 	if (rc == 0) {
 		entry.message = message.data;

@@ -5,12 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-uint64_t call_mark_now(void)
-{
-	struct timespec now;
-	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail with this clock */
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
+#include "base/clock.h"
 
 void call_mark_begin(struct call_mark *mark, uint32_t gpu, const char *bus, const char *function,
 		     uint32_t allowance_ms)
@@ -20,7 +15,7 @@ void call_mark_begin(struct call_mark *mark, uint32_t gpu, const char *bus, cons
 	(void)snprintf(mark->bus, sizeof(mark->bus), "%s", bus);
 	(void)snprintf(mark->function, sizeof(mark->function), "%s", function);
 	atomic_fetch_add_explicit(&mark->count, 1, memory_order_relaxed);
-	atomic_store_explicit(&mark->begin_ns, call_mark_now(), memory_order_release);
+	atomic_store_explicit(&mark->begin_ns, clock_real_ns(), memory_order_release);
 }
 
 void call_mark_end(struct call_mark *mark)

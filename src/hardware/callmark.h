@@ -40,7 +40,6 @@ struct call_stuck {
 };
 
 /* CLOCK_MONOTONIC in nanoseconds. */
-uint64_t call_mark_now(void);
 void call_mark_begin(struct call_mark *mark, uint32_t gpu, const char *bus, const char *function,
 		     uint32_t allowance_ms);
 void call_mark_end(struct call_mark *mark);

@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -50,7 +51,7 @@ static struct probe_event *push(struct probe_client *client, enum probe_event_ki
 				      .pid = UINT32_MAX,
 				      .recovery_action = UINT32_MAX,
 				      .kmsg_sequence = UINT64_MAX,
-				      .time_ns = call_mark_now()};
+				      .time_ns = clock_real_ns()};
 	(void)snprintf(event->uuid, sizeof(event->uuid), "%s", uuid);
 
 	return event;
@@ -121,7 +122,7 @@ static void mark_hung(struct probe_client *client, const struct client_skip *ski
  * then it hangs for the first time, not once more. */
 static bool has_worked_since(const struct probe_client *client, const struct client_skip *skip)
 {
-	return call_mark_now() - skip->retry_at_ns > skip->retry_ns + 2 * client->call_timeout_ns;
+	return clock_real_ns() - skip->retry_at_ns > skip->retry_ns + 2 * client->call_timeout_ns;
 }
 
 static void blame(struct probe_client *client, const struct call_stuck *stuck)
@@ -142,7 +143,7 @@ static void blame(struct probe_client *client, const struct call_stuck *stuck)
 	}
 
 	skip->hung = true;
-	skip->retry_at_ns = call_mark_now() + skip->retry_ns;
+	skip->retry_at_ns = clock_real_ns() + skip->retry_ns;
 	(void)snprintf(skip->reason, sizeof(skip->reason),
 		       "%s on this GPU did not come back within %.3g s", stuck->function,
 		       (double)stuck->elapsed_ns / (double)SECOND);
@@ -234,7 +235,7 @@ static int start_process(struct probe_client *client, struct err *err)
 		return rc;
 	}
 
-	uint64_t now_ns = call_mark_now();
+	uint64_t now_ns = clock_real_ns();
 	client->progress_ns = now_ns;
 	client->progress_count = 0;
 	client->greeted = false;
@@ -246,7 +247,7 @@ static int start_process(struct probe_client *client, struct err *err)
 static void restart_later(struct probe_client *client, uint64_t delay_ns, const char *why)
 {
 	drop_process(client);
-	client->restart_at_ns = call_mark_now() + delay_ns;
+	client->restart_at_ns = clock_real_ns() + delay_ns;
 	if (client->restart_at_ns == 0)
 		client->restart_at_ns = 1;
 	set_text(push(client, PROBE_EVENT_REPLACED, ""), why);
@@ -526,7 +527,7 @@ static int take_down(struct probe_client *client, const void *body, size_t lengt
 	memcpy(client->down_text, notice.text, sizeof(client->down_text));
 	client->expected_end = true;
 	drop_process(client);
-	client->restart_at_ns = call_mark_now() + client->backoff_ns;
+	client->restart_at_ns = clock_real_ns() + client->backoff_ns;
 	if (client->backoff_ns < CLIENT_BACKOFF_MAX_NS)
 		client->backoff_ns *= 2;
 
@@ -610,7 +611,7 @@ static void read_socket(struct probe_client *client)
 				   MSG_DONTWAIT);
 		if (got > 0) {
 			client->input.length += (size_t)got;
-			client->progress_ns = call_mark_now();
+			client->progress_ns = clock_real_ns();
 			take_input(client);
 			continue;
 		}
@@ -637,7 +638,7 @@ int probe_client_next(struct probe_client *client, struct probe_event *out, stru
 		(void)!read(client->timer_fd, &ticks, sizeof(ticks)); /* EAGAIN: no tick was due */
 		read_socket(client);
 
-		uint64_t now_ns = call_mark_now();
+		uint64_t now_ns = clock_real_ns();
 		check_progress(client, now_ns);
 		if (!client->is_released)
 			retry_hung(client, now_ns);
@@ -663,14 +664,14 @@ int probe_client_next(struct probe_client *client, struct probe_event *out, stru
 int probe_client_wait(struct probe_client *client, uint64_t timeout_ns, struct probe_event *out,
 		      struct err *err)
 {
-	uint64_t end_ns = call_mark_now() + timeout_ns;
+	uint64_t end_ns = clock_real_ns() + timeout_ns;
 
 	for (;;) {
 		int rc = probe_client_next(client, out, err);
 		if (rc != 0)
 			return rc;
 
-		uint64_t now_ns = call_mark_now();
+		uint64_t now_ns = clock_real_ns();
 		if (now_ns >= end_ns)
 			return 0;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/clock.h"
 #include "hardware/callmark.h"
 #include "hardware/snapshot.h"
 #include "probe/client_internal.h"
@@ -77,11 +78,11 @@ int probe_collect_events(const struct probe_options *options, uint64_t deadline_
 	if (rc < 0)
 		return rc;
 
-	uint64_t end_ns = call_mark_now() + deadline_ns;
+	uint64_t end_ns = clock_real_ns() + deadline_ns;
 	char last[PROBE_EVENT_TEXT_MAX] = "";
 
 	for (;;) {
-		uint64_t now_ns = call_mark_now();
+		uint64_t now_ns = clock_real_ns();
 		struct probe_event event;
 
 		rc = now_ns < end_ns ? probe_client_wait(client, end_ns - now_ns, &event, err) : 0;
@@ -112,7 +113,7 @@ int probe_collect_events(const struct probe_options *options, uint64_t deadline_
 
 	struct call_stuck stuck;
 	if (last[0] == '\0' && client->marks &&
-	    call_mark_is_stuck(&client->marks->slot[0], call_mark_now(), deadline_ns / 2, &stuck))
+	    call_mark_is_stuck(&client->marks->slot[0], clock_real_ns(), deadline_ns / 2, &stuck))
 		return err_set(err, -ETIMEDOUT,
 			       "the driver did not answer within %llu s (%s); see 'dmesg', restart "
 			       "the machine if it stays",

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "probe/sample_private.h"
 
 #define BLANK_U32 UINT32_MAX
@@ -583,9 +584,9 @@ void sample_read(struct sampler *sampler, uint32_t place, nvml_device device,
 	for (uint32_t i = 0; i < SNAPSHOT_CLASS_COUNT && out->state == GPU_STATE_OK; i++) {
 		if (!sampler->due[i])
 			continue;
-		uint64_t begin_ns = call_mark_now();
+		uint64_t begin_ns = clock_real_ns();
 		read[i](&sampling);
-		sampler->snapshot->round_ns[i] += call_mark_now() - begin_ns;
+		sampler->snapshot->round_ns[i] += clock_real_ns() - begin_ns;
 	}
 
 	if (out->state != GPU_STATE_OK) {

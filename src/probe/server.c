@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/resident.h"
 #include "hardware/callmark.h"
@@ -128,7 +129,7 @@ static void ask_rescan(struct probe_server *server)
 static void publish_handles(struct probe_server *server, struct nvml_caller *caller)
 {
 	nvml_event_set set = NULL;
-	uint64_t made_ns = call_mark_now();
+	uint64_t made_ns = clock_real_ns();
 
 	if (!server->options->once && NVML_CALL(caller, event_set_create, &set) != NVML_OK)
 		set = NULL;
@@ -302,10 +303,7 @@ static void begin_round(struct probe_server *server, struct nvml_caller *caller,
 
 static void take_snapshot(struct probe_server *server, struct nvml_caller *caller, uint64_t now_ns)
 {
-	struct timespec wall;
-	(void)clock_gettime(CLOCK_REALTIME, &wall); /* cannot fail with this clock */
-
-	int64_t unix_ns = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec;
+	int64_t unix_ns = clock_unix_ns();
 	struct snapshot *snapshot = server->snapshot;
 	bool changed = false;
 
@@ -393,11 +391,11 @@ static void *sampler(void *argument)
 		finish(1);
 	publish_handles(server, &caller);
 
-	uint64_t due_ns = call_mark_now();
+	uint64_t due_ns = clock_real_ns();
 	uint64_t inventory_due_ns = due_ns + MEDIUM_NS, started_ns = due_ns + START_NS;
 
 	for (;;) {
-		uint64_t now_ns = call_mark_now();
+		uint64_t now_ns = clock_real_ns();
 		take_snapshot(server, &caller, now_ns);
 
 		if (server->options->once) {
@@ -411,7 +409,7 @@ static void *sampler(void *argument)
 
 		bool rescan = sleep_until(server, due_ns);
 
-		now_ns = call_mark_now();
+		now_ns = clock_real_ns();
 		if (now_ns >= started_ns) {
 			resident_give_back(&server->resident);
 			started_ns = UINT64_MAX;
@@ -441,7 +439,7 @@ static bool is_twin(struct probe_server *server, const struct pci_address *pci, 
 		    enum probe_source source)
 {
 	pthread_mutex_lock(&server->lock);
-	bool twin = kmsg_is_duplicate(&server->recent, pci, xid, source, call_mark_now());
+	bool twin = kmsg_is_duplicate(&server->recent, pci, xid, source, clock_real_ns());
 	pthread_mutex_unlock(&server->lock);
 	return twin;
 }
@@ -459,7 +457,7 @@ static void report_nvml_event(struct probe_server *server, const struct nvml_eve
 	event->gi = data->gi;
 	event->ci = data->ci;
 	event->pid = event->recovery_action = SNAPSHOT_U32_ABSENT;
-	event->time_ns = call_mark_now();
+	event->time_ns = clock_real_ns();
 	pthread_mutex_lock(&server->lock);
 
 	for (uint32_t i = 0; i < server->known_count; i++) {
@@ -497,7 +495,7 @@ static void told_add(struct event_told *told, const struct nvml_event_data *data
 {
 	uint32_t place = told->next++ % EVENT_TOLD_MAX;
 	told->data[place] = *data;
-	told->at_ns[place] = call_mark_now();
+	told->at_ns[place] = clock_real_ns();
 }
 
 /* Whether it was reported since then; each report explains one event. */
@@ -694,7 +692,7 @@ static void report_unreadable(struct probe_server *server, const struct err *err
 	struct message_event message = {.kmsg_sequence = UINT64_MAX};
 	message.event.kind = PROBE_EVENT_NO_LOG;
 	message.event.source = PROBE_SOURCE_PROBE;
-	message.event.time_ns = call_mark_now();
+	message.event.time_ns = clock_real_ns();
 	(void)snprintf(message.event.text, sizeof(message.event.text), "%.*s",
 		       PROBE_EVENT_TEXT_MAX - 1, err->text);
 	send_message(server, MESSAGE_EVENT, &message, sizeof(message));

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "hardware/pci.h"
@@ -53,13 +54,9 @@ static void learn_clock(struct watch *watch)
 		begin += size + 1;
 	}
 
-	struct timespec wall, monotonic;
-	(void)clock_gettime(CLOCK_REALTIME, &wall); /* neither can fail */
-	(void)clock_gettime(CLOCK_MONOTONIC, &monotonic);
-
-	int64_t age_ns = (wall.tv_sec - info.st_mtim.tv_sec) * INT64_C(1000000000) + wall.tv_nsec -
-			 info.st_mtim.tv_nsec;
-	int64_t now_ns = monotonic.tv_sec * INT64_C(1000000000) + monotonic.tv_nsec;
+	int64_t age_ns =
+	    clock_unix_ns() - info.st_mtim.tv_sec * (int64_t)CLOCK_NS_PER_S - info.st_mtim.tv_nsec;
+	int64_t now_ns = (int64_t)clock_real_ns();
 
 	if (last_us < INT64_MAX / 1000)
 		watch->kmsg_shift_ns = now_ns - age_ns - (int64_t)last_us * 1000;

@@ -53,6 +53,15 @@ def test_a_counted_prefix(tree, length):
     assert findings(tree) == []
 
 
+def test_time_has_one_place(tree):
+    tree.write(SOURCE, body("\tclock_gettime(CLOCK_REALTIME, &now);\n\treturn time(NULL) + my_time(1) + a.time(2);\n"))
+    assert findings(tree) == [f"{SOURCE}:6: clock_gettime() is for base/clock.c, which has every clock [clock]",
+                              f"{SOURCE}:7: time() is for base/clock.c, which has every clock [clock]"]
+    tree.write("perf/thing.c", LICENCE + "int a = time(NULL);\n")
+    tree.write(SOURCE, body("\treturn clock_unix_s();\n"))
+    assert findings(tree) == []
+
+
 def test_the_domain_has_one_place(tree):
     text = '\tputs("sluice.dev/gpu");\n\tputs("sluice.devices"); /* "sluice.dev/NAME" */\n\treturn length;\n'
     tree.write(SOURCE, body(text))

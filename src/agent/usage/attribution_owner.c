@@ -333,12 +333,11 @@ static struct holding *attribution_only_of_pod(const struct attribution *attribu
 /* When it was started, for people: the clock may have jumped since. */
 static int64_t attribution_since(const struct proctable_entry *entry, int64_t now_unix_ns)
 {
-	struct timespec boot;
 	long ticks = sysconf(_SC_CLK_TCK);
-	if (ticks <= 0 || clock_gettime(CLOCK_BOOTTIME, &boot) < 0)
+	if (ticks <= 0)
 		return 0;
 
-	uint64_t up_ns = (uint64_t)boot.tv_sec * CLOCK_NS_PER_S + (uint64_t)boot.tv_nsec;
+	uint64_t up_ns = clock_boot_ns();
 	uint64_t start_ns = entry->start / (uint64_t)ticks * CLOCK_NS_PER_S +
 			    entry->start % (uint64_t)ticks * CLOCK_NS_PER_S / (uint64_t)ticks;
 

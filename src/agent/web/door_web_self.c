@@ -65,13 +65,6 @@ static void stat_of(pid_t pid, uint64_t *out_cpu_ns, uint64_t *out_rss_bytes)
 		*out_rss_bytes = field_of(state, SELF_RSS) * (uint64_t)page;
 }
 
-static uint64_t own_cpu_ns(void)
-{
-	struct timespec time = {.tv_sec = 0};
-	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-	return (uint64_t)time.tv_sec * CLOCK_NS_PER_S + (uint64_t)time.tv_nsec;
-}
-
 void web_self_look(struct web_self *self, pid_t probe)
 {
 	uint64_t ignored, own_rss, probe_cpu_ns, probe_rss;
@@ -88,7 +81,7 @@ void web_self_look(struct web_self *self, pid_t probe)
 
 	self->probe = probe;
 	self->probe_cpu_ns = probe_cpu_ns;
-	self->cpu_ns = own_cpu_ns() + self->probe_cpu_ns + self->ended_cpu_ns;
+	self->cpu_ns = clock_process_ns() + self->probe_cpu_ns + self->ended_cpu_ns;
 	self->rss_bytes = own_rss + probe_rss;
 }
 
@@ -103,10 +96,7 @@ void web_self_count_fds(struct web_self *self)
 
 uint64_t web_self_boot_unix_s(void)
 {
-	struct timespec since = {.tv_sec = 0};
-	if (clock_gettime(CLOCK_BOOTTIME, &since) < 0)
-		return 0;
-	int64_t boot_ns =
-	    clock_unix_ns() - (int64_t)since.tv_sec * (int64_t)CLOCK_NS_PER_S - since.tv_nsec;
+	int64_t boot_ns = clock_unix_ns() - (int64_t)clock_boot_ns();
+
 	return boot_ns > 0 ? (uint64_t)boot_ns / CLOCK_NS_PER_S : 0;
 }

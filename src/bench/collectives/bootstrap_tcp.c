@@ -49,15 +49,9 @@ struct pending {
 	uint8_t head[BOOTSTRAP_HEAD];
 };
 
-static uint64_t now_ns(void)
-{
-	const struct clock clock = {0};
-	return clock_now_ns(&clock);
-}
-
 static int remaining_ms(uint64_t deadline_ns)
 {
-	uint64_t now = now_ns();
+	uint64_t now = clock_real_ns();
 	uint64_t left = deadline_ns > now ? (deadline_ns - now) / CLOCK_NS_PER_MS + 1 : 0;
 	return left > 1000 ? 1000 : (int)left;
 }
@@ -160,7 +154,7 @@ static int move_bytes(int fd, uint8_t *data, size_t bytes, bool is_send, uint64_
 
 		if (moved == 0 || (errno != EAGAIN && errno != EINTR))
 			return err_set(err, -EPIPE, "rank %u is gone", who);
-		if (now_ns() > deadline_ns)
+		if (clock_real_ns() > deadline_ns)
 			return err_set(err, -ETIMEDOUT, "rank %u does not answer", who);
 
 		struct pollfd wait = {.fd = fd, .events = is_send ? POLLOUT : POLLIN};
@@ -401,7 +395,7 @@ static int gather(struct tcp_bootstrap *self, int listener, uint64_t deadline_ns
 	for (size_t i = 0; i < PENDING_MAX; i++)
 		pending[i] = (struct pending){.fd = -1};
 
-	while (joined < self->bootstrap.ranks && now_ns() < deadline_ns) {
+	while (joined < self->bootstrap.ranks && clock_real_ns() < deadline_ns) {
 		struct pollfd wait[PENDING_MAX + 1] = {{.fd = listener, .events = POLLIN}};
 		for (size_t i = 0; i < PENDING_MAX; i++)
 			wait[i + 1] = (struct pollfd){.fd = pending[i].fd, .events = POLLIN};
@@ -412,7 +406,8 @@ static int gather(struct tcp_bootstrap *self, int listener, uint64_t deadline_ns
 		for (size_t i = 0; i < PENDING_MAX; i++) {
 			if (pending[i].fd >= 0 && wait[i + 1].revents)
 				pending_step(self, &pending[i], &joined);
-			if (pending[i].fd >= 0 && now_ns() - pending[i].since_ns > HELLO_TIME)
+			if (pending[i].fd >= 0 &&
+			    clock_real_ns() - pending[i].since_ns > HELLO_TIME)
 				pending_drop(&pending[i]);
 		}
 
@@ -421,7 +416,8 @@ static int gather(struct tcp_bootstrap *self, int listener, uint64_t deadline_ns
 			     : -1;
 		if (fd >= 0) {
 			quick(fd);
-			*pending_place(pending) = (struct pending){.fd = fd, .since_ns = now_ns()};
+			*pending_place(pending) =
+			    (struct pending){.fd = fd, .since_ns = clock_real_ns()};
 		}
 	}
 
@@ -544,7 +540,7 @@ static int join(struct tcp_bootstrap *self, const struct bootstrap_plan *plan, u
 
 	(void)err_set(&last, -EAGAIN, "'%s' is not there", plan->file);
 
-	while (now_ns() < deadline_ns) {
+	while (clock_real_ns() < deadline_ns) {
 		_cleanup_close_ int fd = -1;
 
 		if (find_place(plan, host, &port, &self->token) == 0)
@@ -570,7 +566,7 @@ static int join(struct tcp_bootstrap *self, const struct bootstrap_plan *plan, u
 int bootstrap_connect(const struct bootstrap_plan *plan, uint64_t timeout_ns,
 		      struct bootstrap **out, struct err *err)
 {
-	uint64_t deadline_ns = clock_after_ns(now_ns(), timeout_ns);
+	uint64_t deadline_ns = clock_after_ns(clock_real_ns(), timeout_ns);
 	uint32_t peers = plan->rank == 0 ? plan->ranks : 1;
 	struct tcp_bootstrap *self = calloc(1, sizeof(*self));
 	int *peer = calloc(peers, sizeof(*peer));

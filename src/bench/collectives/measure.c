@@ -74,19 +74,13 @@ void measure_row_done(struct measure_row *row)
 	row->out_of_place.samples = row->in_place.samples = NULL;
 }
 
-static uint64_t now_ns(void)
-{
-	const struct clock real = {0};
-	return clock_now_ns(&real);
-}
-
 static void progress_phase(struct measure_progress *progress, enum measure_phase phase)
 {
 	if (!progress)
 		return;
 	__atomic_store_n(&progress->operation, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&progress->phase, (uint32_t)phase, __ATOMIC_RELAXED);
-	__atomic_store_n(&progress->beat_ns, now_ns(), __ATOMIC_RELAXED);
+	__atomic_store_n(&progress->beat_ns, clock_real_ns(), __ATOMIC_RELAXED);
 }
 
 static inline void progress_operation(struct measure_progress *progress)
@@ -394,11 +388,11 @@ static int stream_loop(struct measure *measure, uint64_t *out_away_ns, struct er
 
 	for (uint32_t i = 0; i < plan->iterations; i++) {
 		if (prepares) {
-			from = is_left_out ? now_ns() : 0;
+			from = is_left_out ? clock_real_ns() : 0;
 			int rc = prepare(measure, i, err);
 			if (rc < 0)
 				return rc;
-			away += is_left_out ? now_ns() - from : 0;
+			away += is_left_out ? clock_real_ns() - from : 0;
 		}
 
 		int rc = run(measure, err);
@@ -407,11 +401,11 @@ static int stream_loop(struct measure *measure, uint64_t *out_away_ns, struct er
 
 		progress_operation(measure->progress);
 		if (checks) {
-			from = now_ns();
+			from = clock_real_ns();
 			rc = compare_timed(measure, i, err);
 			if (rc < 0)
 				return rc;
-			away += now_ns() - from;
+			away += clock_real_ns() - from;
 		}
 	}
 
@@ -450,14 +444,14 @@ static int time_stream(struct measure *measure, struct err *err)
 
 	progress_phase(measure->progress, MEASURE_STREAM);
 	int rc = backend->ops->barrier(backend, err);
-	uint64_t start = now_ns();
+	uint64_t start = clock_real_ns();
 
 	if (rc >= 0)
 		rc = stream_loop(measure, &away, err);
 	if (rc >= 0)
 		rc = backend->ops->sync(backend, err);
 
-	double mine = (double)(now_ns() - start - away) / 1e9 / measure->plan->iterations;
+	double mine = (double)(clock_real_ns() - start - away) / 1e9 / measure->plan->iterations;
 
 	if (rc >= 0)
 		rc = backend->ops->share(backend, &mine, all, sizeof(mine), err);
@@ -476,11 +470,11 @@ static int isolated_loop(struct measure *measure, uint32_t iterations, double *o
 		if (rc >= 0)
 			rc = backend->ops->barrier(backend, err);
 
-		uint64_t start = now_ns();
+		uint64_t start = clock_real_ns();
 
 		if (rc >= 0)
 			rc = run_and_sync(measure, err);
-		out[i] = (double)(now_ns() - start) / 1e9;
+		out[i] = (double)(clock_real_ns() - start) / 1e9;
 		if (rc >= 0 && measure->plan->checks_all)
 			rc = compare_timed(measure, i, err);
 		if (rc < 0)

@@ -65,7 +65,7 @@ static void end_run(struct parent *parent)
 {
 	if (parent->kill_ns)
 		return;
-	parent->kill_ns = world_now_ns() + WORLD_END_MS * CLOCK_NS_PER_MS;
+	parent->kill_ns = clock_real_ns() + WORLD_END_MS * CLOCK_NS_PER_MS;
 	world_stop(parent->board);
 }
 
@@ -388,7 +388,7 @@ static void read_signal(struct parent *parent)
 
 static int milliseconds_until(uint64_t when_ns, bool is_blind)
 {
-	uint64_t now = world_now_ns(), ms = INT_MAX;
+	uint64_t now = clock_real_ns(), ms = INT_MAX;
 	if (when_ns != UINT64_MAX)
 		ms = when_ns <= now ? 0 : (when_ns - now) / CLOCK_NS_PER_MS + 1;
 	if (is_blind && ms > BLIND_MS)
@@ -419,7 +419,7 @@ static void wait_and_act(struct parent *parent)
 		(void)read_pipe(parent); /* the rest in the next round */
 	reap(parent);
 
-	if (parent->running == 0 || world_now_ns() < next_deadline(parent))
+	if (parent->running == 0 || clock_real_ns() < next_deadline(parent))
 		return;
 	if (parent->kill_ns)
 		kill_rest(parent);
@@ -432,8 +432,8 @@ static void watch(struct parent *parent)
 {
 	while (parent->running > 0) {
 		wait_and_act(parent);
-		if (parent->kill_ns && parent->running > 0 && world_now_ns() >= parent->kill_ns)
-			parent->kill_ns = world_now_ns() + BLIND_MS * CLOCK_NS_PER_MS;
+		if (parent->kill_ns && parent->running > 0 && clock_real_ns() >= parent->kill_ns)
+			parent->kill_ns = clock_real_ns() + BLIND_MS * CLOCK_NS_PER_MS;
 	}
 
 	while (parent->pipe >= 0 && read_pipe(parent)) {
@@ -563,7 +563,7 @@ int world_run_forked(const struct world_job *job, struct err *err)
 
 	struct err unwanted;
 	struct parent parent = {
-	    .job = job, .pipe = -1, .signals = -1, .self = getpid(), .started_ns = world_now_ns()};
+	    .job = job, .pipe = -1, .signals = -1, .self = getpid(), .started_ns = clock_real_ns()};
 	for (uint32_t r = 0; r < WORLD_RANKS_MAX; r++)
 		parent.children[r].pidfd = -1;
 

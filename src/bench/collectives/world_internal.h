@@ -62,7 +62,6 @@ struct world_message {
 	struct measure_row row; /* its pointers mean nothing on the other side */
 };
 
-uint64_t world_now_ns(void);
 /* When this rank must have gone on. */
 uint64_t world_place_deadline_ns(const struct world_job *job, const struct world_place *place,
 				 uint64_t started_ns);

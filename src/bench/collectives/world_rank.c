@@ -30,12 +30,6 @@ struct world_rank {
 	bool is_expired;
 };
 
-uint64_t world_now_ns(void)
-{
-	const struct clock real = {0};
-	return clock_now_ns(&real);
-}
-
 /* UINT64_MAX where `timeout_ns` is 0. */
 static uint64_t world_deadline_ns(uint64_t from_ns, uint64_t timeout_ns)
 {
@@ -114,7 +108,7 @@ static int wait_for(struct world_seat *seat, _Atomic uint32_t *counter, uint32_t
 	while (atomic_load(counter) < wanted) {
 		if (atomic_load(&seat->board->stop))
 			return err_set(err, -ECANCELED, "rank %u: the run ends", seat->rank);
-		if (world_now_ns() >= seat->deadline_ns)
+		if (clock_real_ns() >= seat->deadline_ns)
 			return err_set(err, -ETIMEDOUT, "rank %u: the other ranks do not come",
 				       seat->rank);
 
@@ -223,7 +217,7 @@ static int run_rows(struct world_rank *rank, struct err *err)
 		if (rc <= 0)
 			return rc;
 
-		atomic_store(&rank->place->row_since_ns, world_now_ns());
+		atomic_store(&rank->place->row_since_ns, clock_real_ns());
 		rc = measure_run(rank->backend, &plan, &rank->place->progress, &row, err);
 		if (rc < 0)
 			return rc;
@@ -282,7 +276,7 @@ static void set_backend(struct world_rank *rank, struct backend *backend)
 static void enter(struct world_rank *rank, enum world_stage stage)
 {
 	(void)pthread_mutex_lock(&rank->lock);
-	atomic_store(&rank->place->row_since_ns, world_now_ns());
+	atomic_store(&rank->place->row_since_ns, clock_real_ns());
 	atomic_store(&rank->place->stage, stage);
 	(void)pthread_cond_signal(&rank->ended);
 	(void)pthread_mutex_unlock(&rank->lock);
@@ -344,7 +338,7 @@ int world_rank_forked(const struct world_job *job, struct world_board *board, ui
 				  .place = place,
 				  .board = board,
 				  .pipe = pipe,
-				  .started_ns = world_now_ns(),
+				  .started_ns = clock_real_ns(),
 				  .lock = PTHREAD_MUTEX_INITIALIZER};
 	struct world_seat seat = {.job = job,
 				  .board = board,
@@ -402,8 +396,8 @@ static void wait_once(struct world_rank *rank, uint64_t until_ns)
 /* `ms` longer, unless it comes to its end meanwhile. */
 static void wait_on(struct world_rank *rank, uint64_t ms)
 {
-	uint64_t until = world_now_ns() + ms * CLOCK_NS_PER_MS;
-	while (!rank->is_done && world_now_ns() < until)
+	uint64_t until = clock_real_ns() + ms * CLOCK_NS_PER_MS;
+	while (!rank->is_done && clock_real_ns() < until)
 		wait_once(rank, until);
 }
 
@@ -415,7 +409,7 @@ static void *watch_clock(void *argument)
 
 	for (;;) {
 		uint64_t until = world_place_deadline_ns(rank->job, rank->place, rank->started_ns);
-		if (rank->is_done || world_now_ns() >= until)
+		if (rank->is_done || clock_real_ns() >= until)
 			break;
 		wait_once(rank, until);
 	}
@@ -464,7 +458,7 @@ int world_run_rank(const struct world_job *job, struct err *err)
 	struct world_rank self = {.job = job,
 				  .place = place,
 				  .pipe = -1,
-				  .started_ns = world_now_ns(),
+				  .started_ns = clock_real_ns(),
 				  .lock = PTHREAD_MUTEX_INITIALIZER};
 	struct world_seat seat = {.job = job, .deadline_ns = UINT64_MAX};
 	struct err own = {0};

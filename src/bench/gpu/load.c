@@ -91,7 +91,7 @@ static void *load_watch_main(void *context)
 	(void)pthread_mutex_lock(&self->watch_lock);
 
 	while (!self->watch_ends && !is_stalled) {
-		uint64_t until = clock_now_ns(&(struct clock){0}) + self->plan->stall_ns;
+		uint64_t until = clock_real_ns() + self->plan->stall_ns;
 		struct timespec at = {.tv_sec = (time_t)(until / CLOCK_NS_PER_S),
 				      .tv_nsec = (long)(until % CLOCK_NS_PER_S)};
 		int rc = pthread_cond_timedwait(&self->watch_wake, &self->watch_lock, &at);
@@ -211,7 +211,7 @@ static int load_open_stream(struct load_session *self, struct err *err)
 static int load_open_context(struct load_session *self, struct err *err)
 {
 	struct load_summary *out = self->out;
-	uint64_t start = clock_now_ns(&(struct clock){0});
+	uint64_t start = clock_real_ns();
 	int rc = self->driver.call.cuDevicePrimaryCtxRetain(&self->context, out->device.device);
 
 	self->has_context = rc == CUDA_OK;
@@ -220,7 +220,7 @@ static int load_open_context(struct load_session *self, struct err *err)
 	if (rc != CUDA_OK)
 		return load_said(self, rc, err, "making a context");
 
-	out->context_ns = clock_now_ns(&(struct clock){0}) - start;
+	out->context_ns = clock_real_ns() - start;
 	return 0;
 }
 
@@ -231,7 +231,7 @@ static int load_open(struct load_session *self, struct err *err)
 	enum kernel_text text;
 
 	out->status = LOAD_NO_GPU;
-	self->opened_ns = clock_now_ns(&(struct clock){0});
+	self->opened_ns = clock_real_ns();
 
 	int rc = load_watch_start(self, err); /* of cuInit, too */
 	if (rc == 0)
@@ -431,14 +431,6 @@ static int load_meet(struct load_session *self, struct err *err)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-static uint64_t load_cpu_ns(void)
-{
-	struct timespec used;
-	return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0
-		   ? (uint64_t)used.tv_sec * CLOCK_NS_PER_S + (uint64_t)used.tv_nsec
-		   : 0;
-}
-
 static int load_prepare(struct load_session *self, struct err *err)
 {
 	switch (self->plan->mode) {
@@ -463,11 +455,11 @@ static int load_run_mode(struct load_session *self, struct err *err)
 	    [LOAD_SMALL] = load_run_small, [LOAD_GRAPH] = load_run_small,
 	    [LOAD_LC] = load_run_lc,	   [LOAD_ALLOC] = load_run_alloc,
 	    [LOAD_RULER] = load_run_ruler};
-	uint64_t cpu = load_cpu_ns(), real = clock_now_ns(&(struct clock){0});
+	uint64_t cpu = clock_process_ns(), real = clock_real_ns();
 	int rc = runs[self->plan->mode](self, err);
-	uint64_t took = clock_now_ns(&(struct clock){0}) - real;
+	uint64_t took = clock_real_ns() - real;
 
-	self->out->host_cpu = took > 0 ? (double)(load_cpu_ns() - cpu) / (double)took : 0;
+	self->out->host_cpu = took > 0 ? (double)(clock_process_ns() - cpu) / (double)took : 0;
 	return rc;
 }
 

@@ -94,7 +94,7 @@ static void feed(struct health_track *track, const struct probe_event *event)
 static void judge_gpu(const struct snapshot_gpu *gpu, const struct health_log *log,
 		      uint64_t since_ns, struct health_track *track, struct vitals_view *out)
 {
-	uint64_t now_ns = call_mark_now();
+	uint64_t now_ns = clock_real_ns();
 
 	memset(track, 0, sizeof(*track));
 	health_sample(track, gpu, now_ns, NULL);

@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/jsonw.h"
@@ -24,7 +25,7 @@
 
 extern char **environ;
 
-enum { RUN_REPORT_MAX = 64 << 20, RUN_TIME_TEXT = 40 };
+enum { RUN_REPORT_MAX = 64 << 20 };
 #define RUN_LOOK_NS UINT64_C(30000000000)
 
 const struct cmd_exit_row validate_exits[] = {
@@ -247,11 +248,8 @@ int validate_run_all(struct validate_run *run)
 	const struct sigaction action = {.sa_handler = run_on_signal};
 	struct checks checks;
 	struct err err = {.code = 0};
-	char started[RUN_TIME_TEXT];
-	time_t seconds = time(NULL);
-	struct tm utc;
-
-	(void)strftime(started, sizeof(started), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
+	char started[CLOCK_UTC_TEXT];
+	clock_utc_text(started);
 	run->plan.root = pci_root();
 	run->plan.environment = environ;
 	run->plan.look = run_look;

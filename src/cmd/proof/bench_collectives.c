@@ -209,7 +209,7 @@ static const struct clock collectives_clock; /* the real one */
 
 static void collectives_stamp(char out[COLLECTIVES_STAMP_MAX], bool is_utc)
 {
-	time_t now = time(NULL);
+	time_t now = clock_unix_s();
 	struct tm tm;
 	const char *format = is_utc ? "%Y-%m-%dT%H:%M:%SZ" : "%Y-%m-%d %H:%M:%S";
 	out[0] = '\0';

@@ -42,7 +42,6 @@ enum compare_exit {
 enum {
 	COMPARE_PAIRS = 20,
 	COMPARE_REPORT_MAX = 512 << 20,
-	COMPARE_TIME_MAX = 40,
 	COMPARE_SEED_BITS = 53, /* what every reader of JSON keeps */
 };
 
@@ -211,7 +210,7 @@ static const struct cmd_example compare_examples[] = {
 
 static int compare_margin(const char *text, double *out)
 {
-	char number[COMPARE_TIME_MAX];
+	char number[CLOCK_UTC_TEXT];
 	size_t length = strlen(text);
 	bool is_percent = length > 0 && text[length - 1] == '%';
 
@@ -446,18 +445,10 @@ static int compare_exit_code(const struct compare_outcome *outcome)
 	}
 }
 
-static void compare_now(char out[COMPARE_TIME_MAX])
-{
-	time_t now = time(NULL);
-	struct tm utc;
-	(void)strftime(out, COMPARE_TIME_MAX, "%Y-%m-%dT%H:%M:%SZ",
-		       gmtime_r(&now, &utc)); /* fits */
-}
-
 static int compare_series(const struct cmd_call *call, const struct result *first)
 {
 	const struct compare_options *options = call->options;
-	char started[COMPARE_TIME_MAX];
+	char started[CLOCK_UTC_TEXT];
 	const struct bench_scaling what = {
 	    .files = call->argv,
 	    .count = (size_t)call->argc,
@@ -469,7 +460,7 @@ static int compare_series(const struct cmd_call *call, const struct result *firs
 	    .first = first,
 	};
 
-	compare_now(started);
+	clock_utc_text(started);
 	return bench_scaling_run(call, &what);
 }
 
@@ -479,9 +470,9 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 {
 	const struct compare_options *options = self->options;
 	struct err err = {0};
-	char started[COMPARE_TIME_MAX];
+	char started[CLOCK_UTC_TEXT];
 
-	compare_now(started);
+	clock_utc_text(started);
 	runner_catch_signals();
 
 	int result = options->from ? compare_from(self, outcome, a, b, &err)

@@ -17,6 +17,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/jsonw.h"
@@ -38,7 +39,6 @@ enum {
 	STORAGE_ROUNDS = 6, /* as many pairs as a verdict wants */
 	STORAGE_LIST_MAX = 16,
 	STORAGE_REPORT_MAX = 256 << 20,
-	STORAGE_TIME_TEXT = 40,
 	STORAGE_ITEM_MAX = 32,
 };
 
@@ -456,11 +456,8 @@ static int storage_json(const struct storage_plan *plan, const struct storage_ou
 			struct buf *out)
 {
 	struct jsonw json;
-	char now[STORAGE_TIME_TEXT];
-	time_t seconds = time(NULL);
-	struct tm utc;
-
-	(void)strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
+	char now[CLOCK_UTC_TEXT];
+	clock_utc_text(now);
 	jsonw_init(&json, out);
 	jsonw_object(&json, NULL);
 	jsonw_text(&json, "schema", RESULT_SCHEMA);

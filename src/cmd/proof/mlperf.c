@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "bench/mllog.h"
 #include "cmd/options.h"
@@ -318,7 +319,6 @@ static int log_main(const struct cmd_call *call)
 {
 	const struct mlperf_log_options *options = call->options;
 	struct err err = {0};
-	struct timespec now;
 	struct buf line _cleanup_buf_, value _cleanup_buf_, metadata _cleanup_buf_;
 
 	buf_init(&line, MLPERF_LINE_MAX);
@@ -336,13 +336,12 @@ static int log_main(const struct cmd_call *call)
 		return cmd_fail(call, CMD_EXIT_USAGE, &err);
 	}
 
-	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail */
 	enum mllog_event event = options->start ? MLLOG_START
 				 : options->end ? MLLOG_STOP
 						: MLLOG_POINT;
-	int rc = mllog_format(&line, (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000,
-			      event, call->argv[0], call->argc > 1 ? buf_text(&value) : NULL,
-			      buf_text(&metadata), &err);
+	int rc =
+	    mllog_format(&line, (uint64_t)clock_unix_ns() / CLOCK_NS_PER_MS, event, call->argv[0],
+			 call->argc > 1 ? buf_text(&value) : NULL, buf_text(&metadata), &err);
 	if (rc < 0)
 		return cmd_fail(call, CMD_EXIT_USAGE, &err);
 

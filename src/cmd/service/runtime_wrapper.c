@@ -17,6 +17,7 @@
 #include "agent/paths.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
@@ -42,7 +43,7 @@ static void runtime_log(const struct wrapper_call *call, const char *text)
 
 	_cleanup_close_ int fd =
 	    open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
-	if (fd < 0 || wrapper_log_line(call->log_format, text, (long long)time(NULL), &line) < 0)
+	if (fd < 0 || wrapper_log_line(call->log_format, text, clock_unix_s(), &line) < 0)
 		return;
 
 	(void)!write(fd, buf_text(&line), line.length); /* standard error has it as well */

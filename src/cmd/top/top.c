@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
 #include "cmd/service/agent_call.h"
@@ -139,7 +140,7 @@ static void top_show(struct top *top)
 	size_t width;
 	char clock[32];
 	struct tm local;
-	time_t now = time(NULL);
+	time_t now = clock_unix_s();
 
 	top_terminal_size(&top->terminal, &width, &top->height);
 	if (!localtime_r(&now, &local) || strftime(clock, sizeof(clock), "%H:%M:%S", &local) == 0)

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "cdi/gather.h"
@@ -173,7 +174,7 @@ static void keep_remove_temporary(int directory, const char *name)
 	struct stat status;
 	if (text_starts_with(name, ".sluice-") && keep_ends(name, ".tmp") &&
 	    keep_is_ours(directory, name, &status) &&
-	    time(NULL) - status.st_mtime > KEEP_TEMPORARY_S)
+	    clock_unix_s() - status.st_mtime > KEEP_TEMPORARY_S)
 		(void)unlinkat(directory, name, 0); /* it harms nobody */
 }
 

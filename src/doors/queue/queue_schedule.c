@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "doors/queue/queue_internal.h"
 #include "hardware/gpu.h"
@@ -453,23 +454,15 @@ static void queue_pass_now(struct queue *queue)
 	}
 }
 
-/* The processor's time of this thread. */
-static uint64_t queue_busy_ns(void)
-{
-	struct timespec busy = {.tv_sec = 0};
-	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &busy); /* cannot fail */
-	return (uint64_t)busy.tv_sec * CLOCK_NS_PER_S + (uint64_t)busy.tv_nsec;
-}
-
 void queue_pass(void *context)
 {
 	struct queue *queue = context;
 	struct loop *loop = queue->options.loop;
-	uint64_t began_ns = loop_now_ns(loop), busy_ns = queue_busy_ns();
+	uint64_t began_ns = loop_now_ns(loop), busy_ns = clock_thread_ns();
 
 	queue_pass_now(queue);
 	queue->pass_end_ns = loop_now_ns(loop);
-	busy_ns = queue_busy_ns() - busy_ns;
+	busy_ns = clock_thread_ns() - busy_ns;
 
 	uint64_t cost_ns = queue->pass_end_ns - began_ns;
 	uint64_t dear_ns = busy_ns > QUEUE_PASS_DEAR_NS ? busy_ns : QUEUE_PASS_DEAR_NS;

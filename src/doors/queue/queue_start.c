@@ -525,8 +525,7 @@ static int queue_name_adapters(struct queue_run *run, struct err *err)
 	}
 
 	buf_done(&names);
-	return rc < 0 ? err_set(err, rc, "the names of a job's adapters: %s", err_describe(rc))
-		      : 0;
+	return rc < 0 ? err_set(err, rc, "the names of a job's adapters: %s", err_describe(rc)) : 0;
 }
 
 void queue_start(struct queue_job *job)

@@ -46,8 +46,6 @@ enum {
 #define MAIN_WITHDRAW_NS UINT64_C(20000000000) /* the same, when nothing else is to be done */
 #define MAIN_TRIM_NS	 UINT64_C(5000000000)  /* after an answer: what it took is given back */
 
-static const struct clock main_clock; /* the real one */
-
 /* Only metadata is wanted: images and conditions of a Node are most of it. A server that cannot do
  * that sends it whole. https://kubernetes.io/docs/reference/using-api/api-concepts/ */
 static const char main_accept[] =
@@ -76,11 +74,6 @@ struct kube_process {
 	char watch_problem[ANSWER_PROBLEM_MAX], events_problem[ANSWER_PROBLEM_MAX];
 	char publish_problem[ANSWER_PROBLEM_MAX]; /* of --withdraw */
 };
-
-static uint64_t main_now_ns(void)
-{
-	return clock_now_ns(&main_clock);
-}
 
 /* --- between the parts ------------------------------------------------------------------------ */
 
@@ -119,29 +112,29 @@ static void main_on_labels(const char *const *values, void *context)
 static void main_on_event(bool warning, const char *reason, const char *message, void *context)
 {
 	struct kube_process *kube = context;
-	events_add(kube->events, warning, reason, message, main_now_ns(), clock_unix_ns());
+	events_add(kube->events, warning, reason, message, clock_real_ns(), clock_unix_ns());
 }
 
 static int main_on_watch_data(const char *data, size_t length, void *context)
 {
 	struct kube_process *kube = context;
-	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
-	return watch_data(kube->watch, data, length, main_now_ns());
+	kube->trim_ns = clock_after_ns(clock_real_ns(), MAIN_TRIM_NS);
+	return watch_data(kube->watch, data, length, clock_real_ns());
 }
 
 static void main_on_watch_end(const struct kube_answer *answer, void *context)
 {
 	struct kube_process *kube = context;
 	kube->watching = NULL;
-	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
-	watch_end(kube->watch, answer, main_now_ns());
+	kube->trim_ns = clock_after_ns(clock_real_ns(), MAIN_TRIM_NS);
+	watch_end(kube->watch, answer, clock_real_ns());
 }
 
 static void main_on_events_end(const struct kube_answer *answer, void *context)
 {
 	struct kube_process *kube = context;
-	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
-	events_end(kube->events, answer, main_now_ns());
+	kube->trim_ns = clock_after_ns(clock_real_ns(), MAIN_TRIM_NS);
+	events_end(kube->events, answer, clock_real_ns());
 }
 
 static void main_on_publish(const Sluice__Kube__V1__Publish *wish, void *context)
@@ -150,7 +143,7 @@ static void main_on_publish(const Sluice__Kube__V1__Publish *wish, void *context
 	struct err err = {0};
 	/* The agent tells its end by the socket, and may be impatient. */
 	(void)signal(SIGTERM, wish->until_end ? SIG_IGN : SIG_DFL);
-	if (publish_set(kube->publish, wish, main_now_ns(), &err) < 0)
+	if (publish_set(kube->publish, wish, clock_real_ns(), &err) < 0)
 		link_published(&kube->link, &(struct publish_state){.problem = err.text});
 }
 
@@ -173,8 +166,8 @@ static int main_on_publish_data(const char *data, size_t length, void *context)
 static void main_on_publish_end(const struct kube_answer *answer, void *context)
 {
 	struct kube_process *kube = context;
-	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
-	publish_end(kube->publish, answer, main_now_ns());
+	kube->trim_ns = clock_after_ns(clock_real_ns(), MAIN_TRIM_NS);
+	publish_end(kube->publish, answer, clock_real_ns());
 }
 
 /* --- the loop --------------------------------------------------------------------------------- */
@@ -182,7 +175,7 @@ static void main_on_publish_end(const struct kube_answer *answer, void *context)
 static void main_ask_publish(struct kube_process *kube)
 {
 	struct publish_request publish;
-	if (!publish_begin(kube->publish, main_now_ns(), &publish))
+	if (!publish_begin(kube->publish, clock_real_ns(), &publish))
 		return;
 
 	const struct client_request request = {
@@ -203,7 +196,7 @@ static void main_ask(struct kube_process *kube)
 {
 	struct watch_request watch;
 	struct events_request event;
-	uint64_t now_ns = main_now_ns();
+	uint64_t now_ns = clock_real_ns();
 
 	if (kube->watching)
 		watch_look(kube->watch, client_status(kube->watching), now_ns);
@@ -240,7 +233,7 @@ static void main_ask(struct kube_process *kube)
 
 static uint64_t main_wait_ns(const struct kube_process *kube)
 {
-	uint64_t due_ns = watch_due_ns(kube->watch), now_ns = main_now_ns();
+	uint64_t due_ns = watch_due_ns(kube->watch), now_ns = clock_real_ns();
 	uint64_t events_ns = events_due_ns(kube->events);
 	if (events_ns < due_ns)
 		due_ns = events_ns;
@@ -265,7 +258,7 @@ static int main_run(struct kube_process *kube, struct err *err)
 				&ready, err);
 		if (rc == 0)
 			rc = link_run(&kube->link, ready, err);
-		if (main_now_ns() >= kube->trim_ns) {
+		if (clock_real_ns() >= kube->trim_ns) {
 			(void)malloc_trim(0);
 			kube->trim_ns = UINT64_MAX;
 		}
@@ -277,8 +270,8 @@ static int main_run(struct kube_process *kube, struct err *err)
 /* Until what is to be withdrawn is gone; whether it is. */
 static bool main_wait_withdrawn(struct kube_process *kube, uint64_t wait_ns)
 {
-	uint64_t end_ns = clock_after_ns(main_now_ns(), wait_ns);
-	while (!publish_is_finished(kube->publish) && main_now_ns() < end_ns) {
+	uint64_t end_ns = clock_after_ns(clock_real_ns(), wait_ns);
+	while (!publish_is_finished(kube->publish) && clock_real_ns() < end_ns) {
 		short ready = 0;
 		main_ask_publish(kube);
 		if (client_run(kube->client, -1, 0, MAIN_FINISH_NS / 10, &ready, NULL) < 0)
@@ -291,7 +284,7 @@ static bool main_wait_withdrawn(struct kube_process *kube, uint64_t wait_ns)
 /* The agent has ended; its labels may have to go as well. */
 static void main_finish(struct kube_process *kube)
 {
-	if (publish_finish(kube->publish, main_now_ns()))
+	if (publish_finish(kube->publish, clock_real_ns()))
 		(void)main_wait_withdrawn(kube, MAIN_FINISH_NS);
 }
 
@@ -301,7 +294,7 @@ static int main_withdraw(struct kube_process *kube, struct err *err)
 	Sluice__Kube__V1__Publish wish = SLUICE__KUBE__V1__PUBLISH__INIT;
 	wish.previous = SLUICE__KUBE__V1__WAY__DIRECT;
 
-	int rc = publish_set(kube->publish, &wish, main_now_ns(), err);
+	int rc = publish_set(kube->publish, &wish, clock_real_ns(), err);
 	if (rc < 0)
 		return rc;
 
@@ -339,7 +332,7 @@ static void main_read_namespace(struct kube_process *kube)
 static int main_open(struct kube_process *kube, struct err *err)
 {
 	const struct main_options *options = &kube->options;
-	uint64_t seed[3] = {main_now_ns(), (uint64_t)getpid(), main_now_ns() + 1};
+	uint64_t seed[3] = {clock_real_ns(), (uint64_t)getpid(), clock_real_ns() + 1};
 
 	(void)getrandom(seed, sizeof(seed), GRND_NONBLOCK); /* early at boot: the time will do */
 	const struct watch_options watch = {
@@ -378,7 +371,7 @@ static int main_open(struct kube_process *kube, struct err *err)
 	    .host = getenv("KUBERNETES_SERVICE_HOST"),
 	    .port = getenv("KUBERNETES_SERVICE_PORT"),
 	};
-	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
+	kube->trim_ns = clock_after_ns(clock_real_ns(), MAIN_TRIM_NS);
 	link_init(&kube->link, MAIN_FD, main_on_event, kube);
 	kube->link.publish = main_on_publish;
 	kube->client = client_new(&kube->access, err);

@@ -44,8 +44,6 @@ enum {
 
 #define MAIN_USED_NS (500 * CLOCK_NS_PER_MS) /* it is said so often at most */
 
-static const struct clock main_clock; /* the real one */
-
 static void main_complain(const struct supervisor *self, const struct err *err)
 {
 	/* It may be a pipe that nobody reads any more: rather silent than stuck. */
@@ -167,7 +165,7 @@ static int main_open_desk(struct supervisor *self, struct err *err)
 static void main_on_used(void *context)
 {
 	struct supervisor *self = context;
-	uint64_t now_ns = clock_now_ns(&main_clock);
+	uint64_t now_ns = clock_real_ns();
 	if (now_ns < self->used_again_ns)
 		return;
 	self->used_again_ns = now_ns + MAIN_USED_NS;
