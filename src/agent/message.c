@@ -16,6 +16,7 @@
 #include "doors/queue/schedule/schedule.h"
 #include "job/schema.h"
 #include "job/spec.h"
+#include "job/warning.h"
 #include "hardware/gpu.h"
 #include "hardware/snapshot.h"
 #include "wire/arena.h"
@@ -280,7 +281,13 @@ int message_add_command(const struct spec *spec, struct arena *arena, Sluice__V1
 	out->directory.len = length;
 	out->image = message_text(arena, spec->image);
 
-	return out->directory.data && out->image ? 0 : message_no_memory(err);
+	const struct warning warning = {.signal = spec->warn_signal,
+					.before_ns = spec->warn_before_ns,
+					.command_alone = spec->warn_alone};
+	char text[WARNING_TEXT_MAX];
+
+	out->warning = message_text(arena, warning_format(&warning, text));
+	return out->directory.data && out->image && out->warning ? 0 : message_no_memory(err);
 }
 
 /* NULL: no memory. */

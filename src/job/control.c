@@ -23,7 +23,7 @@ enum {
 static bool control_kind_is_known(uint32_t kind)
 {
 	return (kind >= CONTROL_HELLO && kind <= CONTROL_PORT) ||
-	       (kind >= CONTROL_SIGNAL && kind <= CONTROL_IDLE);
+	       (kind >= CONTROL_SIGNAL && kind <= CONTROL_LIMIT);
 }
 
 size_t control_format(const struct control_message *message, char out[CONTROL_PACKET_MAX])

@@ -27,8 +27,8 @@ enum control_limits {
 
 enum control_kind {
 	/* From the supervisor. What is still true is repeated to each new connection, in order. */
-	CONTROL_HELLO = 1,   /* value: pid of the supervisor; text: isolation reached, and after
-				": " why not more */
+	CONTROL_HELLO = 1, /* value: pid of the supervisor; extra: enum control_can; text: isolation
+			      reached, and after ": " why not more */
 	CONTROL_TOKENS_BUSY, /* somebody else has a token: ends without a claim; text: which, who */
 	CONTROL_CLAIMED,     /* text: cgroup */
 	CONTROL_STARTED,     /* value: pid of the command; extra: CLOCK_REALTIME ns */
@@ -44,7 +44,12 @@ enum control_kind {
 	CONTROL_CANCEL, /* value: signal to everything, 0: SIGTERM; extra: grace in ns, then SIGKILL
 			 */
 	CONTROL_IDLE,	/* its GPUs have done nothing for too long: as at its deadline */
+	CONTROL_LIMIT,	/* value: ns that all its attempts may run together, from now on; to those
+			   alone that say CONTROL_CAN_LIMIT: others hang up */
 };
+
+/* Bits: what a supervisor understands beside what all do; one of an earlier release says 0. */
+enum control_can { CONTROL_CAN_LIMIT = 1 << 0 };
 
 struct control_message {
 	uint32_t version, kind;

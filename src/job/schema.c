@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "job/warning.h"
 
 /* --- which field is which --------------------------------------------------------------------- */
 
@@ -73,6 +74,9 @@ const struct form_field schema_spec[] = {
     SPEC(ignore_outsiders, FORM_BOOL, 1),
     SPEC(grace_ns, FORM_U64, UINT64_MAX),
     SPEC(deadline_ns, FORM_U64, UINT64_MAX),
+    SPEC(warn_signal, FORM_U32, WARNING_SIGNAL_LAST),
+    SPEC(warn_before_ns, FORM_U64, INT64_MAX),
+    SPEC(warn_alone, FORM_BOOL, 1),
     SPEC_CHARS(resources, FORM_TEXT),
     SPEC_CHARS(on_end, FORM_BYTES),
     SPEC_CHARS(output, FORM_BYTES),

@@ -66,7 +66,10 @@ struct spec {
 	bool ignore_outsiders;
 	uint64_t grace_ns;    /* between SIGTERM and SIGKILL, and for what the command leaves */
 	uint64_t deadline_ns; /* of running; 0: none */
-	struct wants wants;   /* owned; of the queue beside GPUs */
+	uint32_t warn_signal; /* before the deadline; 0: none. As warning.h has it, and so: */
+	uint64_t warn_before_ns;
+	bool warn_alone;
+	struct wants wants;	       /* owned; of the queue beside GPUs */
 	char on_end[SPEC_COMMAND_MAX]; /* for a shell, as the job's user, when it has ended; "":
 					  none */
 	char

@@ -101,6 +101,30 @@ int tree_read(pid_t pid, struct tree_process *out, struct err *err)
 	return tree_parse_stat(text, (size_t)length, out, err);
 }
 
+int tree_catches(pid_t pid, int signal_number)
+{
+	static const char word[] = "\nSigCgt:\t";
+	char path[64], text[TREE_STATUS_MAX];
+	uint64_t mask;
+	(void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid); /* always fits */
+
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (length < 0)
+		return -errno;
+
+	text[length] = '\0';
+	const char *at = strstr(text, word);
+	if (!at || signal_number < 1 || signal_number > 64)
+		return -EINVAL;
+
+	at += strlen(word);
+	if (parse_hex_span(at, strcspn(at, "\n"), UINT64_MAX, &mask) < 0)
+		return -EINVAL;
+
+	return mask >> (signal_number - 1) & 1;
+}
+
 static int tree_by_pid(const void *a, const void *b)
 {
 	pid_t pid_a = ((const struct tree_process *)a)->pid;

@@ -16,10 +16,11 @@
 struct err;
 
 enum tree_limits {
-	TREE_MAX = 65536,     /* processes of the machine that are looked at */
-	TREE_STAT_MAX = 1024, /* bytes of /proc/PID/stat */
-	TREE_PATIENCE = 8,    /* rounds of killing before all is stopped first */
-	TREE_FREEZE_MAX = 64, /* rounds of stopping what was forked meanwhile */
+	TREE_MAX = 65536,	/* processes of the machine that are looked at */
+	TREE_STAT_MAX = 1024,	/* bytes of /proc/PID/stat */
+	TREE_STATUS_MAX = 8192, /* and of /proc/PID/status: groups are in it */
+	TREE_PATIENCE = 8,	/* rounds of killing before all is stopped first */
+	TREE_FREEZE_MAX = 64,	/* rounds of stopping what was forked meanwhile */
 };
 
 struct tree_process {
@@ -42,6 +43,9 @@ int tree_read(pid_t pid, struct tree_process *out, struct err *err);
  */
 int tree_list(pid_t root, pid_t spare, struct tree_process **out, size_t *out_count,
 	      struct err *err);
+
+/* Whether the process catches that signal: 1, 0, or -errno. */
+int tree_catches(pid_t pid, int signal_number);
 
 /* Sends a signal to this very process, or to nobody: not to one that has its number by now. */
 void tree_signal_process(const struct tree_process *process, int signal_number);

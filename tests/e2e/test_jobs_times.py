@@ -80,3 +80,33 @@ def test_begin_in_a_file(machine):
                            "--", "true").ok().out
     said = [line.split('"')[1] for line in exported.splitlines() if "sluice.dev/begin" in line]
     assert datetime.datetime.fromisoformat(said[0]).timestamp() == 1893553445
+
+
+def test_signal_before_the_end(machine):
+    machine.start("t4x1")
+    agent = machine.agent()
+    told = machine.directory / "told"
+    script = f"trap 'echo told >> {told}' USR1; until test -e {told}; do sleep 0.05; done; echo saved"
+    warned = number(machine, "--time", "63", "--signal", "USR1@60", "--", "sh", "-c", script)
+    machine.job_in(warned, "Running")
+    assert machine.job(warned)["warning"] == "USR1@60s"
+    assert "USR1@60s" in machine.run("sluice", "jobs", warned).ok().out
+    agent.kill()  # the supervisor keeps the time
+    agent.wait()
+    wait_until(told.exists)
+    machine.agent()
+    machine.job_in(warned, "Succeeded")
+    assert machine.run("sluice", "logs", warned).ok().out == "saved\n"
+    assert told.read_text() == "told\n"
+
+
+def test_a_signal_that_cannot_be_meant(machine):
+    machine.start("t4x1")
+    machine.agent()
+    for arguments, said in ((["--signal", "USR1@60"], "no time limit that it could be told of; give it one with --time"),
+                            (["--signal", "USR1@120", "--time", "2m"], "would be told before it starts"),
+                            (["--signal", "KILL", "--time", "2m"], "no program can act on KILL"),
+                            (["--signal", "USR9@60", "--time", "2m"], "'USR9@60' is no signal"),
+                            (["--signal", "USR1@soon", "--time", "2m"], "'soon' is no time before the end")):
+        reply = machine.run("sluice", "run", "-d", *arguments, "--", "true")
+        assert reply.rc == 64 and said in reply.err and "--signal" in reply.err, reply.err

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "job/rights.h"
+#include "job/warning.h"
 #include "doors/queue/schedule/schedule.h"
 #include "wire/arena.h"
 
@@ -123,7 +124,11 @@ static int service_submit_spec(struct service_submission *submission, struct spe
 		out->wants.time_ns = out->deadline_ns;
 	}
 
-	return rc;
+	const struct warning warning = {.signal = out->warn_signal,
+					.before_ns = out->warn_before_ns,
+					.command_alone = out->warn_alone};
+
+	return rc < 0 ? rc : warning_check(&warning, out->deadline_ns, err);
 }
 
 static void service_submit_now(struct service_submission *submission)
@@ -201,6 +206,7 @@ static void service_get_reply(struct service_lookup *lookup, const struct job *j
 		reply.argv = lookup->command.argv;
 		reply.directory = lookup->command.directory;
 		reply.image = lookup->command.image;
+		reply.warning = lookup->command.warning;
 		reply.attempts = lookup->command.attempts;
 		reply.n_attempts = lookup->command.n_attempts;
 	}

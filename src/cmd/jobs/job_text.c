@@ -390,6 +390,8 @@ static json_t *job_text_json_times(const Sluice__V1__Job *job, json_t *out)
 						   job_text_json_time((int64_t)begin_ns)) == 0;
 
 	is_whole = json_object_set_new(out, "limit_seconds", limit) == 0 && is_whole;
+	is_whole =
+	    json_object_set_new(out, "warning", job_text_json_text(job->warning)) == 0 && is_whole;
 	if (!is_whole)
 		json_decref(out);
 	return is_whole ? out : NULL;

@@ -431,6 +431,7 @@ static void jobs_show_times(const Sluice__V1__Job *job)
 	jobs_line_time("begin", (int64_t)wants->begin_unix_ns);
 	if (wants->time_ns)
 		jobs_line("limit", job_text_duration(wants->time_ns, time));
+	jobs_line("warning", job->warning);
 }
 
 static void jobs_show_standing(const Sluice__V1__Job *job)

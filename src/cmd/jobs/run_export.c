@@ -15,6 +15,7 @@
 #include "job/demand.h"
 #include "job/moment.h"
 #include "job/wants.h"
+#include "job/warning.h"
 
 #define EXPORT_SECOND_NS UINT64_C(1000000000)
 
@@ -87,10 +88,10 @@ static void export_annotations(const Sluice__V1__JobSpec *spec, const struct wan
 			       struct buf *out, int *rc)
 {
 	bool is_part = spec->share_denominator != 0 && spec->share_denominator != JOB_TEXT_ONE_SLOT;
-	char begin[MOMENT_SHOWN_MAX];
+	char begin[MOMENT_SHOWN_MAX], signal[WARNING_TEXT_MAX];
 
 	if (!wants->priority && !wants->isolation && !wants->prefer && !wants->retry_lost &&
-	    !wants->begin_unix_ns && !is_part)
+	    !wants->begin_unix_ns && !spec->warn_signal && !is_part)
 		return;
 
 	export_add(out, rc, "  annotations:\n");
@@ -105,6 +106,14 @@ static void export_annotations(const Sluice__V1__JobSpec *spec, const struct wan
 	if (wants->begin_unix_ns)
 		export_text(out, rc, "    " SLUICE_DOMAIN "/begin: ",
 			    moment_format((int64_t)wants->begin_unix_ns, begin));
+
+	if (spec->warn_signal) {
+		const struct warning warning = {.signal = spec->warn_signal,
+						.before_ns = spec->warn_before_ns,
+						.command_alone = spec->warn_alone};
+		export_text(out, rc,
+			    "    " SLUICE_DOMAIN "/signal: ", warning_format(&warning, signal));
+	}
 
 	if (wants->retry_lost)
 		export_add(out, rc, "    " SLUICE_DOMAIN "/retry-lost: \"true\"\n");

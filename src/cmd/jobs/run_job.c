@@ -465,6 +465,7 @@ int run_job_make(const struct jobfile_job *job, const char *file, const struct r
 	maker.own.name = job->name;
 	maker.own.priority = job->priority;
 	maker.own.prefer = job->prefer;
+	maker.own.signal = job->signal ? job->signal : options->signal;
 	maker.own.time_ns = job->deadline_s * RUN_JOB_SECOND_NS;
 	maker.own.grace_ns = (job->has_grace ? job->grace_s : RUN_JOB_GRACE_S) * RUN_JOB_SECOND_NS;
 	*own = maker.own; /* the request borrows it */

@@ -5,6 +5,7 @@
 #include "cmd/service/agent_call.h"
 #include "job/moment.h"
 #include "job/wants.h"
+#include "job/warning.h"
 
 #define RUN_GRACE_NS UINT64_C(5000000000)
 /* The order of enum run_outsiders. */
@@ -256,6 +257,13 @@ const struct option_row run_rows[] = {
      .help = "end the job when it has run this long; exit code 124",
      .min = 1,
      OPTION_FIELD(struct run_options, time_ns)},
+    {.name = "signal",
+     .kind = OPTION_TEXT,
+     .value = "[B:]SIGNAL[@TIME]",
+     .help =
+	 "send the job this signal so long before its --time is over (default 60 s): " WARNING_FORMS
+	 "; B: to the command alone",
+     OPTION_FIELD(struct run_options, signal)},
     {.name = "grace",
      .kind = OPTION_DURATION,
      .value = "TIME",

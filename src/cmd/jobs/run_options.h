@@ -45,6 +45,7 @@ struct run_options {
 	uint32_t busy_outsiders; /* enum run_outsiders, or RUN_OUTSIDERS_NOT_GIVEN */
 	const char *array;	 /* "10%2" */
 	const char *begin;	 /* a moment, as job/moment.h */
+	const char *signal;	 /* as job/warning.h */
 	struct option_list after, after_ok;
 	uint32_t retries;
 	bool hold, retry_lost;

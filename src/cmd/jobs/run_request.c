@@ -21,6 +21,7 @@
 #include "cmd/jobs/run_wants.h"
 #include "job/demand.h"
 #include "job/schema.h"
+#include "job/warning.h"
 
 enum { RUN_KEY_BYTES = 16 };
 
@@ -343,6 +344,24 @@ static int run_request_check(const struct run_options *options, struct err *err)
 	return options->report ? run_streams_check("--report", options->report, true, err) : 0;
 }
 
+/* Without --time the agent may know a limit: it judges that. */
+static int run_request_warning(const struct run_options *options, Sluice__V1__JobSpec *spec,
+			       struct err *err)
+{
+	struct warning warning;
+	int rc = warning_parse(options->signal, strlen(options->signal), &warning, err);
+	if (rc < 0)
+		return err_wrap(err, "--signal");
+
+	if (options->time_ns > 0)
+		rc = warning_check(&warning, options->time_ns, err);
+	spec->warn_signal = warning.signal;
+	spec->warn_before_ns = warning.before_ns;
+	spec->warn_alone = warning.command_alone;
+
+	return rc;
+}
+
 static int run_request_fill(const struct run_options *options, char *const *argv,
 			    struct run_request *out, struct err *err)
 {
@@ -392,6 +411,10 @@ static int run_request_fill(const struct run_options *options, char *const *argv
 	spec->pty = options->pty;
 	spec->grace_ns = options->grace_ns;
 	spec->deadline_ns = options->time_ns;
+
+	if (options->signal && run_request_warning(options, spec, err) < 0)
+		return -EINVAL;
+
 	spec->ignore_outsiders = options->busy_outsiders == RUN_OUTSIDERS_IGNORE;
 	out->message.key = out->key;
 	out->message.spec = spec;

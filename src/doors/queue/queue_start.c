@@ -154,6 +154,10 @@ static int queue_launch_again(const struct queue_run *run, struct launch *launch
 		launch->array_index = job->array_index;
 	}
 
+	/* Somebody may have changed it since it was submitted. */
+	if (job->wants.time_ns > 0)
+		launch->spec.deadline_ns = launch->spec.wants.time_ns = job->wants.time_ns;
+
 	if (launch->spec.deadline_ns == 0 || job->failed_attempts == 0)
 		return 0;
 

@@ -121,7 +121,7 @@ struct jobfile_job {
 	bool has_ttl, has_grace, is_suspended, retry_lost;
 	uint64_t ttl_s, grace_s;
 	int32_t priority;
-	const char *isolation, *prefer, *share, *begin; /* annotations; NULL */
+	const char *isolation, *prefer, *share, *begin, *signal; /* annotations; NULL */
 
 	uint32_t workers; /* of an MPIJob; 0: none */
 	uint32_t slots;

@@ -478,6 +478,7 @@ const struct fields_annotation_row fields_annotations[] = {
     {"share", FIELDS_ANNOTATION_SHARE, "as --share"},
     {"retry-lost", FIELDS_ANNOTATION_RETRY_LOST, "as --retry-lost: true or false"},
     {"begin", FIELDS_ANNOTATION_BEGIN, "as --begin"},
+    {"signal", FIELDS_ANNOTATION_SIGNAL, "as --signal"},
     {"gang", FIELDS_ANNOTATION_GANG,
      "true: all indices of an Indexed Job at once, as ranks of one job"},
     {"transport", FIELDS_ANNOTATION_IGNORED, "of the cluster"},

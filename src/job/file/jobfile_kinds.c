@@ -82,6 +82,9 @@ static int kinds_annotation(struct jobreader *reader, const struct yaml_entry *e
 	case FIELDS_ANNOTATION_BEGIN:
 		job->begin = entry->value->text;
 		return 0;
+	case FIELDS_ANNOTATION_SIGNAL:
+		job->signal = entry->value->text;
+		return 0;
 	case FIELDS_ANNOTATION_GANG:
 		return kinds_bool(reader, entry->value, &job->is_gang);
 	case FIELDS_ANNOTATION_IGNORED:

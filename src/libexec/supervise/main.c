@@ -139,7 +139,7 @@ static int main_listen(struct supervisor *self, struct err *err)
 		sandbox_add_why(&self->sandbox, "processes not limited", self->limit.why_no_pids);
 	sandbox_describe(&self->sandbox, text);
 	crash_point("supervisor.guarded");
-	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
+	agents_say(&self->agents, CONTROL_HELLO, getpid(), CONTROL_CAN_LIMIT, text);
 
 	return 0;
 }

@@ -212,7 +212,7 @@ static void run_leave_cgroup(struct supervisor *self, int code)
 	(void)cgroup_remove(&self->cgroup, NULL); /* empty, and in nobody's way */
 	cgroup_close(&self->cgroup);
 	sandbox_describe(&self->sandbox, text);
-	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
+	agents_say(&self->agents, CONTROL_HELLO, getpid(), CONTROL_CAN_LIMIT, text);
 }
 
 static int run_make_workers(struct supervisor *self, struct err *err)
@@ -253,7 +253,7 @@ static void run_start_init(struct supervisor *self)
 		return;
 	sandbox_add_why(&self->sandbox, "own PID namespace", err.text);
 	sandbox_describe(&self->sandbox, text);
-	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
+	agents_say(&self->agents, CONTROL_HELLO, getpid(), CONTROL_CAN_LIMIT, text);
 }
 
 /* Nothing has been started in it, or nothing that is left. */
@@ -334,7 +334,7 @@ static pid_t run_start(struct supervisor *self)
 		image_leave(&self->image, outcome.note);
 		sandbox_judge_image(&self->launch, &self->image, &self->sandbox);
 		sandbox_describe(&self->sandbox, text);
-		agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
+		agents_say(&self->agents, CONTROL_HELLO, getpid(), CONTROL_CAN_LIMIT, text);
 	}
 
 	/* By either of the two. What was begun is killed, and taken away. */
@@ -524,6 +524,14 @@ static int run_join_late(struct supervisor *self)
 	return take_fd(&fd);
 }
 
+/* What earlier attempts have had of the time for all of them: the deadline is what is left. */
+static uint64_t run_used_ns(const struct spec *spec)
+{
+	return spec->deadline_ns > 0 && spec->wants.time_ns > spec->deadline_ns
+		   ? spec->wants.time_ns - spec->deadline_ns
+		   : 0;
+}
+
 void run_command(struct supervisor *self)
 {
 	output_copy(&self->output, &self->launch, self->err_fd);
@@ -564,6 +572,10 @@ void run_command(struct supervisor *self)
 				  .command = pid,
 				  .grace_ns = self->launch.spec.grace_ns,
 				  .deadline_ns = self->launch.spec.deadline_ns,
+				  .used_ns = run_used_ns(&self->launch.spec),
+				  .warning = {.signal = self->launch.spec.warn_signal,
+					      .before_ns = self->launch.spec.warn_before_ns,
+					      .command_alone = self->launch.spec.warn_alone},
 				  .passes_signals = self->has_image,
 				  .tells_late = self->has_image || self->output.copy > 0,
 				  .is_idle = self->has_image ? image_is_pause : NULL,

@@ -126,6 +126,58 @@ static void watch_kill_round(struct job_watch *self)
 	}
 }
 
+/* --- its time --------------------------------------------------------------------------------- */
+
+/* It may run so long, counted from its start; 0: as long as it likes. */
+static void watch_set_deadline(struct job_watch *self, uint64_t deadline_ns)
+{
+	uint64_t before_ns = self->warning.before_ns, began_ns = self->began_ns;
+	bool warns = self->warning.signal != 0 && !self->has_warned && deadline_ns > 0;
+
+	self->deadline_ns = deadline_ns;
+	self->deadline_at_ns = deadline_ns > 0 && deadline_ns < WATCH_NEVER - began_ns
+				   ? began_ns + deadline_ns
+				   : WATCH_NEVER;
+	self->warn_at_ns = WATCH_NEVER;
+	if (warns && self->deadline_at_ns != WATCH_NEVER)
+		self->warn_at_ns =
+		    deadline_ns > before_ns ? self->deadline_at_ns - before_ns : began_ns;
+}
+
+/*
+ * A shell that waits for its command dies of USR1 unless it traps it, and takes the job with it. So
+ * those get the signal who have asked for it; and where nobody has, it means to end them.
+ */
+static void watch_warn(struct job_watch *self)
+{
+	int number = (int)self->warning.signal;
+	struct tree_process *list = NULL;
+	size_t count = 0, told = 0;
+
+	self->has_warned = true;
+	self->warn_at_ns = WATCH_NEVER;
+	if (!self->command_lives || self->kill_at_ns != WATCH_NEVER)
+		return; /* it is being ended already */
+
+	self->was_told = true;
+	bool is_for_all = !self->warning.command_alone && !self->passes_signals;
+	if (is_for_all && tree_list(getpid(), self->aside, &list, &count, NULL) < 0)
+		count = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if ((self->init && list[i].pid == self->init->pid) ||
+		    tree_catches(list[i].pid, number) <= 0)
+			continue;
+		tree_signal_process(&list[i], number);
+		told++;
+	}
+
+	free(list);
+	/* Not reaped: the number is its own. */
+	if (told == 0)
+		(void)kill(self->warning.command_alone ? self->command : -self->command, number);
+}
+
 /* --- what happens ----------------------------------------------------------------------------- */
 
 static void watch_command_ended(struct job_watch *self, int status)
@@ -135,7 +187,7 @@ static void watch_command_ended(struct job_watch *self, int status)
 	self->status = status;
 	if (self->init)
 		init_release(self->init);
-	self->deadline_at_ns = WATCH_NEVER;
+	self->deadline_at_ns = self->warn_at_ns = WATCH_NEVER;
 	crash_point("supervisor.command_ended");
 	agents_say(self->agents, CONTROL_ENDED, status, 0, NULL);
 	self->tell_at_ns = watch_after_ns(self->tells_late ? WATCH_TELL_NS : 0);
@@ -227,6 +279,13 @@ static void watch_hear(const struct control_message *message, void *context)
 			   (int)message->value); /* not reaped: the number is its own */
 	}
 
+	/* The time that all attempts may run together, as it is from now on. */
+	if (message->kind == CONTROL_LIMIT && message->value > 0 && self->command_lives &&
+	    !self->has_hit_deadline) {
+		uint64_t total_ns = (uint64_t)message->value;
+		watch_set_deadline(self, total_ns > self->used_ns ? total_ns - self->used_ns : 1);
+	}
+
 	if (message->kind == CONTROL_IDLE && self->command_lives &&
 	    self->kill_at_ns == WATCH_NEVER) {
 		self->has_idled = true;
@@ -288,6 +347,8 @@ static int watch_timeout_ms(const struct job_watch *self)
 	    self->deadline_at_ns < self->kill_at_ns ? self->deadline_at_ns : self->kill_at_ns;
 	if (self->tell_at_ns < at_ns)
 		at_ns = self->tell_at_ns;
+	if (self->warn_at_ns < at_ns)
+		at_ns = self->warn_at_ns;
 
 	int timeout_ms = watch_until_ms(at_ns);
 	/* Of what is in the cgroup and not our child only the kernel's event tells. */
@@ -379,7 +440,8 @@ void job_watch_run(struct job_watch *self)
 		init_release(self->init);
 	self->tell_at_ns = WATCH_NEVER;
 	self->kill_at_ns = self->command_lives ? WATCH_NEVER : clock_now_ns(&watch_clock);
-	self->deadline_at_ns = self->deadline_ns ? watch_after_ns(self->deadline_ns) : WATCH_NEVER;
+	self->began_ns = clock_now_ns(&watch_clock);
+	watch_set_deadline(self, self->deadline_ns);
 
 	_cleanup_close_ int events_fd =
 	    self->cgroup->fd >= 0 ? cgroup_watch(self->cgroup, NULL) : -1;
@@ -389,6 +451,8 @@ void job_watch_run(struct job_watch *self)
 		watch_tell_left(self);
 
 		uint64_t now_ns = clock_now_ns(&watch_clock);
+		if (now_ns >= self->warn_at_ns)
+			watch_warn(self);
 		if (now_ns >= self->deadline_at_ns) {
 			self->has_hit_deadline = self->kill_at_ns == WATCH_NEVER;
 			self->deadline_at_ns = WATCH_NEVER;

@@ -15,6 +15,7 @@
 #include "job/cgroup.h"
 #include "job/control.h"
 #include "job/desk.h"
+#include "job/warning.h"
 #include "libexec/supervise/agents.h"
 
 #define WATCH_NEVER  UINT64_MAX
@@ -43,6 +44,10 @@ struct job_watch {
 	pid_t command;	      /* -1: it has ended, and what it left is killed */
 	uint64_t grace_ns;    /* of leftovers, and of a cancel that names none */
 	uint64_t deadline_ns; /* of running, from now; 0: none */
+	uint64_t used_ns;     /* that earlier attempts have had of the time it may run in all */
+	/* Sent once, so long before the deadline: to the processes of the job that catch it, or to
+	 * the command's group if none does; 0: none. */
+	struct warning warning;
 	/* The command passes signals on to those for whom they are meant: while it lives it alone
 	 * gets them. podman that finds nobody left to pass one on to dies of it itself, and the
 	 * exit code of the container is lost. */
@@ -79,7 +84,8 @@ struct job_watch {
 
 	/* Its own. */
 	bool command_lives, init_lives;
-	bool is_killing, is_stuck, has_asked;
+	bool is_killing, is_stuck, has_asked, has_warned;
+	uint64_t began_ns, warn_at_ns;
 	uint64_t deadline_at_ns, kill_at_ns, tell_at_ns, killing_since_ns, ended_at_ns;
 	unsigned kill_rounds;
 	int events_fd;

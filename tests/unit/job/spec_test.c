@@ -26,6 +26,9 @@ static void spec_of(struct spec *spec)
 	spec->grace_ns = UINT64_C(5000000000);
 	(void)snprintf(spec->resources, sizeof(spec->resources), "rdma/a=1,rdma/b=2");
 	spec->deadline_ns = UINT64_MAX;
+	spec->warn_signal = 10;
+	spec->warn_before_ns = 60;
+	spec->warn_alone = true;
 	spec->limits[0] = (struct spec_limit){.resource = 7, .soft = 1024, .hard = UINT64_MAX};
 	spec->limit_count = 1;
 	for (int i = 0; i < 40; i++) {

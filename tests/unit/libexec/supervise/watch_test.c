@@ -333,6 +333,135 @@ static void a_thousand_processes_that_multiply_are_killed(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_new, rig_free)
 
+/* --- a warning before the end ----------------------------------------------------------------- */
+
+#define SECOND_NS INT64_C(1000000000)
+
+static void warn(struct rig *rig, uint64_t deadline_ns, bool alone)
+{
+	rig->launch.spec.deadline_ns = rig->launch.spec.wants.time_ns = deadline_ns;
+	rig->launch.spec.warn_signal = SIGUSR1;
+	rig->launch.spec.warn_before_ns = 30 * SECOND_NS;
+	rig->launch.spec.warn_alone = alone;
+}
+
+static void a_job_is_warned_once_before_its_deadline(void **state)
+{
+	struct rig *rig = *state;
+	warn(rig, 30 * SECOND_NS + 300000000, false);
+	rig_run(
+	    rig,
+	    "trap 'echo warned >> $1/warned' USR1; until test -e $1/warned; do sleep 0.01; done; "
+	    "cat $1/warned");
+	struct jobdir_result result = rig_finish(rig);
+	assert_int_equal(result.end, JOBDIR_EXITED);
+	assert_int_equal(result.value, 0);
+	assert_string_equal(rig_output(rig), "warned\n");
+}
+
+/* The shell would die of it, and has not asked for it; what it waits for has. */
+static void a_shell_that_does_not_catch_it_is_spared(void **state)
+{
+	struct rig *rig = *state;
+	warn(rig, 30 * SECOND_NS + 300000000, false);
+	rig_run(rig, "sh -c 'trap \"echo saved; exit 0\" USR1; while :; do sleep 0.01; done'; echo "
+		     "and then");
+	assert_int_equal(rig_finish(rig).end, JOBDIR_EXITED);
+	assert_string_equal(rig_output(rig), "saved\nand then\n");
+}
+
+static void who_does_not_catch_it_at_all_ends_of_it(void **state)
+{
+	struct rig *rig = *state;
+	warn(rig, 30 * SECOND_NS + 300000000, false);
+	rig_run(rig, "exec sleep 1000");
+	struct jobdir_result result = rig_finish(rig);
+	assert_int_equal(result.end, JOBDIR_SIGNALLED);
+	assert_int_equal(result.value, SIGUSR1);
+}
+
+static void the_command_alone_can_be_meant(void **state)
+{
+	struct rig *rig = *state;
+	warn(rig, 30 * SECOND_NS + 300000000, true);
+	rig_run(rig,
+		"sh -c 'trap \"echo inner\" USR1; until test -e $0/over; do sleep 0.01; done' $1 & "
+		"trap 'echo outer; touch $1/over' USR1; until test -e $1/over; do sleep 0.01; "
+		"done; wait");
+	assert_int_equal(rig_finish(rig).value, 0);
+	assert_string_equal(rig_output(rig), "outer\n");
+}
+
+/* --- another limit while it runs -------------------------------------------------------------- */
+
+static void a_limit_is_moved_while_it_runs(void **state)
+{
+	struct rig *rig = *state;
+	rig->launch.spec.deadline_ns = rig->launch.spec.wants.time_ns = 500000000;
+	rig_run(rig, "echo here > $1/here; until test -e $1/go; do sleep 0.01; done");
+	assert_int_equal(rig_expect(rig, CONTROL_STARTED).kind, CONTROL_STARTED);
+	rig_send(rig->control_fd, CONTROL_LIMIT, 1000 * SECOND_NS, 0);
+	(void)rig_read(rig, "here");
+
+	/* Past the old one it still runs: and ends as soon as the new one is over. */
+	uint64_t until_ns = unit_now_ns() + 700000000;
+	while (unit_now_ns() < until_ns)
+		(void)usleep(10000);
+	assert_true(rig_is_alive(rig->pid));
+	rig_send(rig->control_fd, CONTROL_LIMIT, SECOND_NS, 0);
+	struct jobdir_result result = rig_finish(rig);
+	assert_int_equal(result.end, JOBDIR_DEADLINE);
+	assert_int_equal(result.exit_code, 124);
+}
+
+/* Earlier attempts have had the rest of it. */
+static void a_limit_is_for_all_attempts(void **state)
+{
+	struct rig *rig = *state;
+	rig->launch.spec.wants.time_ns = 600 * SECOND_NS;
+	rig->launch.spec.deadline_ns = 500 * SECOND_NS;
+	rig_run(rig, "sleep 1000");
+	assert_int_equal(rig_expect(rig, CONTROL_STARTED).kind, CONTROL_STARTED);
+	rig_send(rig->control_fd, CONTROL_LIMIT, 100 * SECOND_NS, 0);
+	assert_int_equal(rig_finish(rig).end, JOBDIR_DEADLINE);
+}
+
+static void a_job_without_a_limit_gets_one(void **state)
+{
+	struct rig *rig = *state;
+	rig_run(rig, "sleep 1000");
+	assert_int_equal(rig_expect(rig, CONTROL_STARTED).kind, CONTROL_STARTED);
+	rig_send(rig->control_fd, CONTROL_LIMIT, 0, 0); /* nothing that can be meant */
+	rig_send(rig->control_fd, CONTROL_LIMIT, -5, 0);
+	rig_send(rig->control_fd, CONTROL_LIMIT, 100000000, 0);
+	assert_int_equal(rig_finish(rig).end, JOBDIR_DEADLINE);
+}
+
+/* A limit that is moved moves the warning; one that has come does not come again. */
+static void a_warning_moves_with_the_limit(void **state)
+{
+	struct rig *rig = *state;
+	warn(rig, 1000 * SECOND_NS, false);
+	rig_run(rig, "trap 'echo warned >> $1/warned' USR1; echo here > $1/here; "
+		     "until test -e $1/go; do sleep 0.01; done; cat $1/warned");
+	(void)rig_read(rig, "here");
+	rig_send(rig->control_fd, CONTROL_LIMIT, 30 * SECOND_NS, 0);
+	(void)rig_read(rig, "warned");
+	rig_send(rig->control_fd, CONTROL_LIMIT, 1000 * SECOND_NS, 0);
+	rig_send(rig->control_fd, CONTROL_LIMIT, 29 * SECOND_NS, 0);
+	unit_write(unit_path(rig->tmp, "go"), "");
+	assert_int_equal(rig_finish(rig).value, 0);
+	assert_string_equal(rig_output(rig), "warned\n");
+}
+
+static void the_supervisor_says_what_it_can(void **state)
+{
+	struct rig *rig = *state;
+	rig_run(rig, "exit 0");
+	assert_int_equal(rig_expect(rig, CONTROL_HELLO).extra, CONTROL_CAN_LIMIT);
+	assert_int_equal(rig_finish(rig).value, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -341,6 +470,15 @@ int main(void)
 	    CASE(one_that_flees_from_session_to_session_is_killed),
 	    CASE(leftovers_that_end_by_themselves_are_not_killed),
 	    CASE(the_deadline_ends_it),
+	    CASE(a_job_is_warned_once_before_its_deadline),
+	    CASE(a_shell_that_does_not_catch_it_is_spared),
+	    CASE(who_does_not_catch_it_at_all_ends_of_it),
+	    CASE(the_command_alone_can_be_meant),
+	    CASE(a_limit_is_moved_while_it_runs),
+	    CASE(a_limit_is_for_all_attempts),
+	    CASE(a_job_without_a_limit_gets_one),
+	    CASE(a_warning_moves_with_the_limit),
+	    CASE(the_supervisor_says_what_it_can),
 	    CASE(the_deadline_kills_who_does_not_hear),
 	    CASE(one_that_ends_before_its_deadline_has_not_hit_it),
 	    CASE(a_cancel_gives_it_time),
