@@ -207,6 +207,7 @@ struct config_jobs {
 	uint32_t weight_age, weight_size, weight_priority, weight_usage; /* points */
 	uint64_t reserve_after_ns; /* SCHEMA_FOREVER: nothing is reserved */
 	uint64_t default_time_ns;  /* SCHEMA_FOREVER: none */
+	uint64_t max_time_ns;	   /* SCHEMA_FOREVER: none */
 	uint64_t retention_ns;	   /* SCHEMA_FOREVER: for ever */
 	uint32_t retention_jobs;
 	uint64_t log_bytes;	     /* 0: no limit */

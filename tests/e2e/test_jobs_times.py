@@ -2,7 +2,10 @@
 """When a job may start, how long it may run, and what tells it that its time is nearly over."""
 
 import datetime
+import os
 import time
+
+import pytest
 
 from conftest import wait_until
 
@@ -110,3 +113,101 @@ def test_a_signal_that_cannot_be_meant(machine):
                             (["--signal", "USR1@soon", "--time", "2m"], "'soon' is no time before the end")):
         reply = machine.run("sluice", "run", "-d", *arguments, "--", "true")
         assert reply.rc == 64 and said in reply.err and "--signal" in reply.err, reply.err
+
+
+def test_a_limit_is_moved_while_the_job_waits_and_runs(machine):
+    machine.start("t4x1")
+    agent = machine.agent()
+    done = machine.directory / "done"
+    runs = number(machine, "--time", "2", "--", "sh", "-c", f"until test -e {done}; do sleep 0.05; done")
+    machine.job_in(runs, "Running")
+    machine.run("sluice", "jobs", "set", "--time", "+1h", runs).ok()
+    assert machine.job(runs)["limit_seconds"] == 3602
+    agent.kill()
+    agent.wait()
+    agent = machine.agent()
+    assert machine.job_in(runs, "Running")["limit_seconds"] == 3602
+    machine.run("sluice", "jobs", "set", "--time", "-30m", runs).ok()
+    assert machine.job(runs)["limit_seconds"] == 1802
+    started = machine.job(runs)["attempt"]["started_unix"]
+    wait_until(lambda: time.time() - started > 2.5)  # it would have ended
+    done.touch()
+    machine.job_in(runs, "Succeeded")
+
+    unlimited = number(machine, "--", "sleep", "1000")
+    machine.job_in(unlimited, "Running")
+    reply = machine.run("sluice", "jobs", "set", "--time", "+1h", unlimited)
+    assert reply.rc == 64 and "may run as long as it likes" in reply.err
+    machine.run("sluice", "jobs", "set", "--time", "4", unlimited).ok()
+    assert machine.job_in(unlimited, "Failed")["reason"] == "DeadlineExceeded"
+
+    waits = number(machine, "--hold", "--time", "1h", "--array", "3", "--", "true")
+    machine.run("sluice", "jobs", "set", "--time", "2h", waits).ok()
+    assert [machine.job(f"{waits}.{i}")["limit_seconds"] for i in range(3)] == [7200] * 3
+    machine.run("sluice", "jobs", "set", "--time", "1h", f"{waits}.1").ok()
+    assert [machine.job(f"{waits}.{i}")["limit_seconds"] for i in range(3)] == [7200, 3600, 7200]
+
+
+def test_a_limit_that_cannot_be(machine):
+    machine.start("t4x1")
+    machine.agent()
+    runs = number(machine, "--time", "1h", "--", "sleep", "1000")
+    started = machine.job_in(runs, "Running")["attempt"]["started_unix"]
+    wait_until(lambda: time.time() - started > 1.1)
+    for text, said in (("1", "has run 1s already"), ("-1h", "1h00m less leaves it nothing"), ("soon", "'soon' is no time"),
+                       ("+", "'+' is no time"), ("0", "'0' is no time")):
+        reply = machine.run("sluice", "jobs", "set", "--time", text, runs)
+        assert reply.rc == 64 and said in reply.err, reply.err
+    assert machine.job(runs)["limit_seconds"] == 3600
+    reply = machine.run("sluice", "jobs", "set", "--time", "2h", "--priority", "1", runs)
+    assert reply.rc == 64 and "leave out --priority" in reply.err
+    assert machine.run("sluice", "jobs", "set", "--time", "2h", 999).rc == 64
+    machine.run("sluice", "cancel", "--now", runs).ok()
+    machine.job_in(runs, "Cancelled")
+    assert machine.run("sluice", "jobs", "set", "--time", "2h", runs).rc == 64
+
+
+ALICE, BOB = 4242, 4343
+
+
+def as_user(machine, uid, *words):
+    return machine.run("sluice", *words, user=uid, group=uid, extra_groups=[], cwd="/")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="jobs of several users need root")
+def test_what_users_may_do_with_limits(machine):
+    machine.start("dgx-a100", "--gpus", "2")
+    config = machine.directory / "config.yaml"
+    config.write_text("sluice: {jobs: {maxTime: 4h, reserveAfter: 500ms}}")
+    machine.agent("--config", config)
+
+    reply = as_user(machine, ALICE, "run", "-d", "--time", "5h", "--", "true")
+    assert reply.rc == 64 and "sluice.jobs.maxTime" in reply.err
+    alices = int(as_user(machine, ALICE, "run", "-d", "--gpus", "1", "--time", "1h", "--", "sleep", "1000").ok().out)
+    machine.job_in(alices, "Running")
+    bobs = int(as_user(machine, BOB, "run", "-d", "--gpus", "1", "--time", "1h", "--", "sleep", "1000").ok().out)
+    assert machine.job_in(bobs, "Running")["limit_seconds"] == 3600
+
+    reply = as_user(machine, BOB, "jobs", "set", "--time", "+1h", alices)
+    assert reply.rc == 77, reply.err
+    reply = as_user(machine, ALICE, "jobs", "set", "--time", "+4h", alices)
+    assert reply.rc == 77 and "jobs may run 4h00m at most here" in reply.err
+    as_user(machine, ALICE, "jobs", "set", "--time", "+1h", alices).ok()
+    as_user(machine, ALICE, "jobs", "set", "--time", "1h", alices).ok()
+
+    # Another one was promised both GPUs within the hour.
+    wide = int(as_user(machine, BOB, "run", "-d", "--gpus", "2", "--time", "1h", "--", "true").ok().out)
+
+    def is_reserved():
+        number(machine, "--", "true")  # something happens, and the queue looks at all
+        return "reserved" in (machine.job(wide)["reason_text"] or "")
+
+    wait_until(is_reserved)
+    reply = as_user(machine, ALICE, "jobs", "set", "--time", "+1h", alices)
+    assert reply.rc == 77 and f"job {wide} of" in reply.err and "is to start in" in reply.err, reply.err
+    assert machine.job(alices)["limit_seconds"] == 3600
+    as_user(machine, ALICE, "jobs", "set", "--time", "-1m", alices).ok()
+    machine.run("sluice", "jobs", "set", "--time", "9h", alices).ok()  # root may
+    assert machine.job(alices)["limit_seconds"] == 9 * 3600
+    endless = int(as_user(machine, ALICE, "run", "-d", "--gpus", "0", "--", "true").ok().out)
+    assert machine.job(endless)["limit_seconds"] == 4 * 3600

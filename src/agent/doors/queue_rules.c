@@ -108,6 +108,7 @@ void queue_rules_make(const struct config *config, const struct queue_rules_mach
 	    .reserve_after_ns =
 		jobs->reserve_after_ns == SCHEMA_FOREVER ? 0 : jobs->reserve_after_ns,
 	    .default_time_ns = jobs->default_time_ns == SCHEMA_FOREVER ? 0 : jobs->default_time_ns,
+	    .max_time_ns = jobs->max_time_ns == SCHEMA_FOREVER ? 0 : jobs->max_time_ns,
 	    .retention_ns =
 		jobs->retention_ns > INT64_MAX ? INT64_MAX : (int64_t)jobs->retention_ns,
 	    .retention_jobs = jobs->retention_jobs,

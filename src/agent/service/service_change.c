@@ -120,11 +120,61 @@ static void service_change_edit(struct service_changing *changing, const char *b
 	free(variables);
 }
 
+static void service_change_limit(struct service_changing *changing)
+{
+	struct service_request *request = &changing->act.request;
+	const Sluice__V1__ChangeRequest *asked = changing->asked;
+	struct queue_limit limit = {.ns = asked->limit_ns,
+				    .is_manager = service_is_manager(request)};
+	struct err err = {0};
+
+	if (asked->hold || asked->release || asked->has_priority || asked->has_begin ||
+	    asked->n_environment > 0 || asked->retry)
+		(void)err_set(&err, -EINVAL,
+			      "the limit of job %" PRIu64
+			      " is changed by itself: leave out what else is to be changed",
+			      asked->id);
+	else if (asked->limit_ns == 0 || asked->limit_ns > INT64_MAX)
+		(void)err_set(&err, -EINVAL, "job %" PRIu64 ": a limit of %" PRIu64 " ns is none",
+			      asked->id, asked->limit_ns);
+
+	switch (asked->limit) {
+	case SLUICE__V1__LIMIT_CHANGE__LIMIT_SET:
+		limit.how = QUEUE_LIMIT_SET;
+		break;
+	case SLUICE__V1__LIMIT_CHANGE__LIMIT_MORE:
+		limit.how = QUEUE_LIMIT_MORE;
+		break;
+	case SLUICE__V1__LIMIT_CHANGE__LIMIT_LESS:
+		limit.how = QUEUE_LIMIT_LESS;
+		break;
+	default:
+		(void)err_set(&err, -EINVAL,
+			      "job %" PRIu64 ": the service knows no change %d of a limit",
+			      asked->id, (int)asked->limit);
+		break;
+	}
+
+	if (err.code < 0) {
+		service_request_fail(request, &err);
+		return;
+	}
+
+	service_request_wait(request);
+	queue_limit_change(request->service->options.queue, request->uid, asked->id,
+			   asked->member_alone, &limit, service_changed, changing);
+}
+
 static void service_change_now(struct service_act *act)
 {
 	struct service_changing *changing = (struct service_changing *)act;
 	struct service_request *request = &act->request;
 	const Sluice__V1__ChangeRequest *asked = changing->asked;
+
+	if (asked->limit != SLUICE__V1__LIMIT_CHANGE__LIMIT_KEEP) {
+		service_change_limit(changing);
+		return;
+	}
 
 	if (asked->retry) {
 		service_request_wait(request);

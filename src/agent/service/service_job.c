@@ -11,6 +11,7 @@
 #include "agent/service/service_internal.h"
 #include "agent/users.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "job/rights.h"
 #include "job/warning.h"
@@ -85,6 +86,26 @@ int service_caller_rights(struct wire_call *call, struct rights *out, struct err
 		      : peer_limits_read(&process, out->limits, err);
 }
 
+/* How long it may run: as long as the owner of the machine allows. */
+static int service_check_time(const struct service_request *request, struct spec *spec,
+			      struct err *err)
+{
+	uint64_t max_ns = queue_rules(request->service->options.queue)->max_time_ns;
+
+	if (max_ns == 0 || service_is_manager(request))
+		return 0;
+
+	if (spec->deadline_ns > max_ns)
+		return err_set(err, -EINVAL,
+			       "--time: %" PRIu64 " s are more than the %" PRIu64
+			       " s that jobs may run here (sluice.jobs.maxTime)",
+			       spec->deadline_ns / CLOCK_NS_PER_S, max_ns / CLOCK_NS_PER_S);
+
+	if (spec->deadline_ns == 0)
+		spec->deadline_ns = spec->wants.time_ns = max_ns;
+	return 0;
+}
+
 static int service_submit_spec(struct service_submission *submission, struct spec *out,
 			       struct err *err)
 {
@@ -123,6 +144,9 @@ static int service_submit_spec(struct service_submission *submission, struct spe
 		    queue_rules(submission->request.service->options.queue)->default_time_ns;
 		out->wants.time_ns = out->deadline_ns;
 	}
+
+	if (rc == 0)
+		rc = service_check_time(&submission->request, out, err);
 
 	const struct warning warning = {.signal = out->warn_signal,
 					.before_ns = out->warn_before_ns,

@@ -138,6 +138,8 @@ static int many_check(struct service_many *many, const Sluice__V1__ActRequest *a
 
 	if (change->n_environment > 0)
 		return err_set(err, -EINVAL, "variables are set for one job or array at a time");
+	if (change->limit != SLUICE__V1__LIMIT_CHANGE__LIMIT_KEEP)
+		return err_set(err, -EINVAL, "a limit is set for one job or array at a time");
 	if (!change->retry && !change->hold && !change->release && !change->has_priority &&
 	    !change->has_begin)
 		return err_set(err, -EINVAL, "nothing to change");

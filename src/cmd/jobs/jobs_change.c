@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/parse.h"
 #include "cmd/service/agent_call.h"
 #include "cmd/cmd.h"
 #include "cmd/jobs/job_select.h"
@@ -26,7 +27,7 @@ struct jobs_change_options {
 	const char *socket;
 	struct job_select_options select; /* of those that change jobs */
 	int64_t priority;		  /* of `set` and `prio` alone */
-	const char *begin;
+	const char *begin, *time;
 	struct option_list environment;
 };
 
@@ -68,6 +69,14 @@ static const struct option_row jobs_set_rows[] = {
      .min = -WANTS_PRIORITY_MAX,
      .max = WANTS_PRIORITY_MAX,
      OPTION_FIELD(struct jobs_change_options, priority)},
+    {.name = "time",
+     .letter = 't',
+     .kind = OPTION_TEXT,
+     .value = "[+|-]TIME",
+     .help =
+	 "how long a job that waits or runs may run in all, or how much longer (+1h) or shorter "
+	 "(-30m); with no other option",
+     OPTION_FIELD(struct jobs_change_options, time)},
     {.name = "begin",
      .kind = OPTION_TEXT,
      .value = "MOMENT",
@@ -118,6 +127,8 @@ static int jobs_change_one(const struct cmd_call *call, struct agent_call *agent
 
 static const Sluice__V1__JobState jobs_waiting[] = {SLUICE__V1__JOB_STATE__PENDING,
 						    SLUICE__V1__JOB_STATE__HELD};
+static const Sluice__V1__JobState jobs_limited[] = {
+    SLUICE__V1__JOB_STATE__PENDING, SLUICE__V1__JOB_STATE__HELD, SLUICE__V1__JOB_STATE__RUNNING};
 static const Sluice__V1__JobState jobs_pending[] = {SLUICE__V1__JOB_STATE__PENDING};
 static const Sluice__V1__JobState jobs_held[] = {SLUICE__V1__JOB_STATE__HELD};
 static const Sluice__V1__JobState jobs_failed[] = {SLUICE__V1__JOB_STATE__FAILED,
@@ -135,6 +146,8 @@ static const struct job_select_verb jobs_verb_release =
     JOBS_VERB("release", "released", jobs_held, "is held");
 static const struct job_select_verb jobs_verb_retry =
     JOBS_VERB("retry", "begun anew", jobs_failed, "has failed or was cancelled");
+static const struct job_select_verb jobs_verb_limit =
+    JOBS_VERB("limit", "limited", jobs_limited, "waits or runs");
 static const struct job_select_verb jobs_verb_set =
     JOBS_VERB("change", "changed", jobs_waiting, "waits");
 
@@ -149,9 +162,10 @@ static int jobs_change_all(const struct cmd_call *call, const struct job_select_
 	struct job_select_verb verb = *what;
 	int exit_code = job_select_read(call, &options->select, &select);
 
-	if (exit_code == CMD_EXIT_OK && request->n_environment > 0 && !select.is_plain)
-		return cmd_usage(call,
-				 "--env is for up to sixteen jobs or arrays by their numbers");
+	bool is_for_few = request->n_environment > 0 || request->limit_ns > 0;
+	if (exit_code == CMD_EXIT_OK && is_for_few && !select.is_plain)
+		return cmd_usage(call, "--%s is for up to sixteen jobs or arrays by their numbers",
+				 request->limit_ns > 0 ? "time" : "env");
 	if (exit_code == CMD_EXIT_OK)
 		exit_code = jobs_change_open(call, &agent);
 	if (exit_code != CMD_EXIT_OK)
@@ -193,6 +207,21 @@ static int jobs_prio_run(const struct cmd_call *call)
 	return jobs_change_all(call, &jobs_verb_set, &request);
 }
 
+/* "2h", "+1h", "-30m". */
+static int jobs_set_time(const char *text, Sluice__V1__ChangeRequest *request, struct err *err)
+{
+	bool has_sign = text[0] == '+' || text[0] == '-';
+
+	request->limit = text[0] == '+'	  ? SLUICE__V1__LIMIT_CHANGE__LIMIT_MORE
+			 : text[0] == '-' ? SLUICE__V1__LIMIT_CHANGE__LIMIT_LESS
+					  : SLUICE__V1__LIMIT_CHANGE__LIMIT_SET;
+	if (parse_duration(text + has_sign, 1, INT64_MAX, &request->limit_ns) < 0)
+		return err_set(err, -EINVAL,
+			       "--time '%.40s' is no time: expected 2h, +1h30m or -30m, or seconds",
+			       text);
+	return 0;
+}
+
 static int jobs_set_run(const struct cmd_call *call)
 {
 	const struct jobs_change_options *options = call->options;
@@ -201,10 +230,22 @@ static int jobs_set_run(const struct cmd_call *call)
 
 	request.has_priority = options->priority != JOBS_PRIORITY_NOT_GIVEN;
 	request.has_begin = options->begin != NULL;
-	if (!request.has_priority && !request.has_begin && count == 0)
-		return cmd_usage(call, "nothing to set: --priority, --begin or --env says what");
-
 	struct err err = {0};
+
+	if (options->time && (request.has_priority || request.has_begin || count > 0))
+		return cmd_usage(call, "--time is set by itself: leave out %s",
+				 request.has_priority ? "--priority"
+				 : request.has_begin  ? "--begin"
+						      : "--env");
+	if (options->time && jobs_set_time(options->time, &request, &err) < 0)
+		return cmd_usage(call, "%s", err.text);
+	if (options->time)
+		return jobs_change_all(call, &jobs_verb_limit, &request);
+
+	if (!request.has_priority && !request.has_begin && count == 0)
+		return cmd_usage(call,
+				 "nothing to set: --priority, --time, --begin or --env says what");
+
 	if (request.has_begin && run_wants_begin(options->begin, &request.begin_unix_ns, &err) < 0)
 		return cmd_usage(call, "--begin: %s", err.text);
 
@@ -311,7 +352,8 @@ const struct command jobs_prio = {
 };
 
 const struct command jobs_set = {
-    JOBS_SET("set", "Change jobs that wait", jobs_set_run, jobs_set_rows),
+    JOBS_SET("set", "Change jobs that wait, or the limit of jobs that run", jobs_set_run,
+	     jobs_set_rows),
 };
 
 const struct command jobs_drain = {

@@ -232,6 +232,21 @@ struct queue_edit {
 void queue_edit(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,
 		const struct queue_edit *edit, const char *by, queue_changed_fn *done,
 		void *context);
+/* Another limit of the time that jobs may run. */
+struct queue_limit {
+	enum { QUEUE_LIMIT_SET, QUEUE_LIMIT_MORE, QUEUE_LIMIT_LESS } how;
+	uint64_t ns;
+	bool is_manager; /* beyond what the rules allow, and what others were promised */
+};
+/*
+ * Of a job that waits or runs, or of all members of an array that have not ended, all or none;
+ * durable when `done` is called, and the supervisors of those that run have been told, or are as
+ * soon as they listen. -ESRCH: it is not there, or has ended; -EINVAL: less than it has run
+ * already, nothing to add to, a supervisor of an earlier release; -EPERM: more than the rules
+ * allow, or another job was promised to start by then; -EBUSY: it is just being started or ended.
+ */
+void queue_limit_change(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,
+			const struct queue_limit *limit, queue_changed_fn *done, void *context);
 /* A final job that has not succeeded is pending again, with its next attempt; of an array all such
  * members. -ENOENT, -EINVAL: it has not failed. */
 void queue_retry(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,

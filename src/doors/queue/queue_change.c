@@ -65,7 +65,7 @@ void queue_change_over(struct queue_change *change, int rc, size_t changed, cons
 	change_next(queue);
 }
 
-static int change_room(struct queue_change *change, size_t room, struct err *err)
+int queue_change_room(struct queue_change *change, size_t room, struct err *err)
 {
 	change->jobs = calloc(room + 1, sizeof(*change->jobs));
 	change->rows = calloc(room + 1, sizeof(*change->rows));
@@ -77,7 +77,7 @@ static int change_room(struct queue_change *change, size_t room, struct err *err
 }
 
 /* A copy of the job, to be made what it is to become; NULL: no memory. */
-static struct job *change_add(struct queue_change *change, const struct job *job, struct err *err)
+struct job *queue_change_add(struct queue_change *change, const struct job *job, struct err *err)
 {
 	struct job *copy = &change->jobs[change->count];
 	if (change->count >= change->room || job_copy(job, copy) < 0) {
@@ -236,8 +236,13 @@ static void change_done(struct queue_op *op, int rc)
 		if (change->spec && first)
 			queue_account_bytes(first, change->spec_length);
 
-		for (size_t i = 0; i < count; i++)
-			change_apply(queue, &change->jobs[i], &change->arrays[i]);
+		for (size_t i = 0; i < count; i++) {
+			struct queue_job *job = queue_job_find(queue, change->jobs[i].id);
+			if (change->kind != CHANGE_LIMIT)
+				change_apply(queue, &change->jobs[i], &change->arrays[i]);
+			else if (job)
+				queue_limit_apply(job, change->jobs[i].wants.time_ns);
+		}
 	} else {
 		queue_change_failed(queue, rc, op->err.text);
 
@@ -312,10 +317,23 @@ static void change_edit_job(const struct queue_change *change, struct job *job)
 	}
 }
 
+void queue_change_span(const struct queue_change *change, size_t *out_first, size_t *out_end)
+{
+	const struct queue *queue = change->op.queue;
+	size_t first = queue_place_of(queue, change->id), end = first;
+	while (end < queue->count &&
+	       (queue->jobs[end]->job.id == change->id ||
+		(!change->member_alone && queue->jobs[end]->job.array_id == change->id)))
+		end++;
+
+	*out_first = first;
+	*out_end = end;
+}
+
 /* Those of a set that can be changed. */
 static int change_edit_set(struct queue_change *change, struct err *err)
 {
-	int rc = change_room(change, change->set.count, err);
+	int rc = queue_change_room(change, change->set.count, err);
 
 	for (size_t i = 0; rc == 0 && i < change->set.count; i++) {
 		struct err refusal = {.code = 0};
@@ -328,7 +346,7 @@ static int change_edit_set(struct queue_change *change, struct err *err)
 			continue;
 		}
 
-		struct job *copy = change_add(change, &job->job, err);
+		struct job *copy = queue_change_add(change, &job->job, err);
 		if (copy)
 			change_edit_job(change, copy);
 		rc = copy ? 0 : -ENOMEM;
@@ -343,13 +361,11 @@ static int change_edit_begin(struct queue_change *change, struct err *err)
 		return change_edit_set(change, err);
 
 	struct queue *queue = change->op.queue;
-	size_t first = queue_place_of(queue, change->id), end = first;
-	while (end < queue->count &&
-	       (queue->jobs[end]->job.id == change->id ||
-		(!change->member_alone && queue->jobs[end]->job.array_id == change->id)))
-		end++;
+	size_t first, end;
 
-	int rc = change_room(change, end - first, err);
+	queue_change_span(change, &first, &end);
+
+	int rc = queue_change_room(change, end - first, err);
 	struct err refusal = {.code = 0};
 	size_t refused = 0;
 
@@ -360,7 +376,7 @@ static int change_edit_begin(struct queue_change *change, struct err *err)
 			continue;
 		}
 
-		struct job *copy = change_add(change, &job->job, err);
+		struct job *copy = queue_change_add(change, &job->job, err);
 		if (copy)
 			change_edit_job(change, copy);
 		rc = copy ? 0 : -ENOMEM;
@@ -398,7 +414,7 @@ static int change_edit_begin(struct queue_change *change, struct err *err)
 static int change_doom_begin(struct queue_change *change, struct err *err)
 {
 	struct queue *queue = change->op.queue;
-	int rc = change_room(change, queue->doomed, err);
+	int rc = queue_change_room(change, queue->doomed, err);
 
 	for (size_t i = 0; rc == 0 && i < queue->count; i++) {
 		struct queue_job *job = queue->jobs[i];
@@ -407,7 +423,7 @@ static int change_doom_begin(struct queue_change *change, struct err *err)
 		if (job->doom == JOB_REASON_NONE || job->phase != QUEUE_WAITING || job->run)
 			continue;
 
-		struct job *copy = change_add(change, &job->job, err);
+		struct job *copy = queue_change_add(change, &job->job, err);
 		if (!copy)
 			return -ENOMEM;
 
@@ -447,7 +463,7 @@ static int change_cancel_begin(struct queue_change *change, struct err *err)
 	       queue->jobs[end]->job.array_id == change->id)
 		end++;
 
-	int rc = change_room(change, end - first, err);
+	int rc = queue_change_room(change, end - first, err);
 
 	change->running = 1; /* none of them is the last before all have begun */
 	for (size_t i = first; rc == 0 && i < end; i++) {
@@ -462,7 +478,7 @@ static int change_cancel_begin(struct queue_change *change, struct err *err)
 			continue;
 		}
 
-		struct job *copy = change_add(change, &job->job, err);
+		struct job *copy = queue_change_add(change, &job->job, err);
 		if (!copy) {
 			rc = -ENOMEM;
 			break;
@@ -519,6 +535,8 @@ static void change_next(struct queue *queue)
 		rc = change_doom_begin(change, &err);
 	else if (change->kind == CHANGE_CANCEL)
 		rc = change_cancel_begin(change, &err);
+	else if (change->kind == CHANGE_LIMIT)
+		rc = queue_limit_begin(change, &err);
 
 	if (change->kind == CHANGE_CANCEL && (rc < 0 || change->count == 0)) {
 		change->is_stored = true;
@@ -626,6 +644,17 @@ void queue_edit(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,
 
 	(void)change_free(change);
 	done(err_set(&err, -ENOMEM, "no memory to change job %" PRIu64, id), 0, &err, context);
+}
+
+void queue_limit_change(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,
+			const struct queue_limit *limit, queue_changed_fn *done, void *context)
+{
+	struct queue_change *change =
+	    queue_change_new(CHANGE_LIMIT, id, member_alone, "", done, context);
+	if (!change)
+		return;
+	change->limit = *limit;
+	queue_change_submit(queue, change, uid);
 }
 
 void queue_cancel_array(struct queue *queue, uid_t uid, uint64_t array_id, int signo,

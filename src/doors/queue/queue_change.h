@@ -15,6 +15,7 @@ enum queue_change_kind {
 	CHANGE_DOOM,   /* cancels those that are doomed */
 	CHANGE_AGAIN,  /* queue_retry() */
 	CHANGE_CANCEL, /* queue_cancel_array() */
+	CHANGE_LIMIT,  /* queue_limit_change() */
 };
 
 /* A job of a set that stays as it is, found out on the storage thread. */
@@ -40,6 +41,7 @@ struct queue_change {
 	struct queue_edit edit; /* its texts are owned */
 	char by[QUEUE_BY_MAX];
 	char **environment; /* owned: of the edit */
+	struct queue_limit limit;
 	struct rights rights;
 	bool has_rights;
 	int signo; /* of a cancel, and what follows */
@@ -85,6 +87,17 @@ struct queue_change *queue_change_new(enum queue_change_kind kind, uint64_t id, 
 				      const char *by, queue_changed_fn *done, void *context);
 void queue_change_submit(struct queue *queue, struct queue_change *change, uid_t uid);
 
+/* Of CHANGE_LIMIT: which jobs, and what of each. */
+int queue_limit_begin(struct queue_change *change, struct err *err);
+/* It is durable. */
+void queue_limit_apply(struct queue_job *job, uint64_t time_ns);
+/* Room for so many jobs; and one more of them, a copy to be made what it is to become (NULL: no
+ * memory). */
+int queue_change_room(struct queue_change *change, size_t room, struct err *err);
+struct job *queue_change_add(struct queue_change *change, const struct job *job, struct err *err);
+/* What to do with the member of an array, or the job, that `change` is about: places in
+ * queue->jobs, from *out_first to before *out_end. */
+void queue_change_span(const struct queue_change *change, size_t *out_first, size_t *out_end);
 /* Of CHANGE_AGAIN. On the storage thread: which jobs they are, and how large. */
 int queue_again_look(struct queue_op *op);
 /* Back on the loop: whether their user may have so much waiting, and then the rest of it. */

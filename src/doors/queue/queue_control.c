@@ -113,6 +113,9 @@ static void queue_hear(struct queue_run *run, const struct control_message *mess
 	case CONTROL_HELLO:
 		run->supervisor_pid = (pid_t)message->value;
 		queue_hear_isolation(run, message->text);
+		run->can_limit = message->extra & CONTROL_CAN_LIMIT;
+		run->tells_limit |= !run->child; /* the last agent may not have come to it */
+		queue_limit_tell(run);
 		break;
 	case CONTROL_TOKENS_BUSY:
 		run->tokens_busy = true;

@@ -135,6 +135,8 @@ struct queue_run {
 	struct queue_observation *observed; /* owned */
 	size_t observed_count, observed_room;
 
+	bool can_limit;	  /* its supervisor can move the job's limit */
+	bool tells_limit; /* and is to be told of it when it listens */
 	bool cancel_wanted, cancel_durable, cancel_sent;
 	int cancel_signo;
 	uint64_t cancel_grace_ns;
@@ -491,6 +493,13 @@ void queue_observe(struct queue *queue);
 const char *queue_whose(struct queue *queue, pid_t pid);
 /* The name of a user, or its number. Borrowed until the next call. */
 const char *queue_user(struct queue *queue, uid_t uid);
+/* queue_limit.c. Tells a supervisor that was not told yet, or by the last agent, how long the job
+ * may run. */
+void queue_limit_tell(struct queue_run *run);
+/* queue_schedule.c. How long a job may still run; SCHEDULE_NEVER: as long as it likes. */
+uint64_t queue_left_ns(const struct job *job, int64_t now_unix_ns);
+/* What has devices, or a part of the amounts. `out` has room for all jobs. */
+size_t queue_pass_running(const struct queue *queue, struct schedule_running *out);
 /* queue_begin.c. Whether the job is not to start yet. `*next_unix_ns` becomes that moment if it is
  * earlier. */
 bool queue_begin_waits(const struct job *job, int64_t now_unix_ns, int64_t *next_unix_ns);

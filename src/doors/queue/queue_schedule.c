@@ -352,7 +352,7 @@ static size_t queue_pass_list(struct queue *queue, const struct job **list, stru
 }
 
 /* How long it may still run. The clock of the wall may have jumped meanwhile: it is an estimate. */
-static uint64_t queue_left_ns(const struct job *job, int64_t now_unix_ns)
+uint64_t queue_left_ns(const struct job *job, int64_t now_unix_ns)
 {
 	uint64_t time_ns = job->wants.time_ns;
 	if (time_ns == 0)
@@ -363,8 +363,7 @@ static uint64_t queue_left_ns(const struct job *job, int64_t now_unix_ns)
 	return ran_ns < time_ns ? time_ns - ran_ns : 0;
 }
 
-/* What has devices, or a part of the amounts. `out` has room for all jobs. */
-static size_t queue_pass_running(const struct queue *queue, struct schedule_running *out)
+size_t queue_pass_running(const struct queue *queue, struct schedule_running *out)
 {
 	int64_t now_unix_ns = clock_unix_ns();
 	size_t count = 0;

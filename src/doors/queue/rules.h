@@ -66,6 +66,7 @@ struct queue_rules {
 	uint32_t minimum_isolation;    /* enum wants_isolation: what a job has to reach at least */
 	uint64_t reserve_after_ns;     /* a wide job has waited so long: see schedule.h; 0: never */
 	uint64_t default_time_ns;      /* of a job that says none; 0: none */
+	uint64_t max_time_ns;	       /* of everybody's but a manager's; 0: none */
 	int64_t retention_ns;	       /* of final jobs */
 	uint32_t retention_jobs;
 	uint64_t log_bytes;   /* of stdout and of stderr of an attempt; 0: no limit */

@@ -473,6 +473,7 @@ static void test_jobs_section(void **state)
 				      "    - {group: staff, pending: 5}\n"
 				      "    limits: {pending: 100, gpus: 2}\n"
 				      "    defaultTime: 12h\n"
+				      "    maxTime: 48h\n"
 				      "    retention: infinite\n"
 				      "    adminGroup: gpu-admins\n"
 				      "    logLimit: 64Mi\n"

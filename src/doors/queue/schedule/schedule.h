@@ -193,4 +193,9 @@ struct schedule_input {
 int schedule_pass(struct schedule_machine *machine, const struct schedule_input *input,
 		  struct err *err);
 
+/* In how long there are devices for the job at the earliest, if all that run end as they say and
+ * nothing else is started; SCHEDULE_NEVER: not known. */
+uint64_t schedule_start_in(struct schedule_machine *machine, const struct job *job,
+			   const struct schedule_running *running, size_t count);
+
 #endif

@@ -59,6 +59,7 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
     [STORE_SQL_CHANGE_JOB] =
 	"UPDATE jobs SET state = ?2, reason = ?3, reason_text = ?4, wanted = ?5,"
 	" reason_detail = ?6 WHERE id = ?1",
+    [STORE_SQL_CHANGE_WANTS] = "UPDATE jobs SET wanted = ?2 WHERE id = ?1",
     [STORE_SQL_CHANGE_SPEC] = "INSERT OR REPLACE INTO specs(job, sum, spec) VALUES(?1, ?2, ?3)",
     [STORE_SQL_FORGET_LIST] =
 	"SELECT id FROM (SELECT id, ended_ns, array_id FROM jobs WHERE forget_ns IS NOT NULL AND "
@@ -756,7 +757,14 @@ static int store_change_one(struct store *store, const struct store_change *chan
 	if (is_end)
 		return store_end_job(store, job, doing, err);
 
-	sqlite3_stmt *row = store_statement(store, STORE_SQL_CHANGE_JOB);
+	sqlite3_stmt *row = store_statement(store, change->wants_alone ? STORE_SQL_CHANGE_WANTS
+								       : STORE_SQL_CHANGE_JOB);
+	if (change->wants_alone) {
+		rc = store_bind_wants(row, 2, job, err);
+		(void)store_bind_id(row, 1, job->id);
+		return rc < 0 ? rc : store_run(store, row, doing, err);
+	}
+
 	rc = store_bind_wants(row, 5, job, err);
 	if (rc < 0)
 		return rc;

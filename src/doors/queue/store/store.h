@@ -90,6 +90,7 @@ struct store_change {
 	const struct job *job;
 	const char *spec; /* NULL: as it was */
 	size_t spec_length;
+	bool wants_alone; /* of one that may run: nothing but its wants */
 };
 /* All of them in one transaction, or none. -ENOENT; -EALREADY: one is final already, and was not to
  * become so. */

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Another limit for jobs that wait or run. What it is lies in the store before anybody is told; the
+ * supervisor of one that runs keeps the time, and hears of it at once, or when it next listens.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "doors/queue/queue_change.h"
+
+enum { LIMIT_TEXT_MAX = 32 };
+
+/* "1h30m", "45s". */
+static const char *limit_text(uint64_t ns, char out[LIMIT_TEXT_MAX])
+{
+	uint64_t s = ns / CLOCK_NS_PER_S, h = s / 3600, m = s % 3600 / 60;
+	if (h > 0)
+		(void)snprintf(out, LIMIT_TEXT_MAX, "%" PRIu64 "h%02" PRIu64 "m", h, m);
+	else if (m > 0)
+		(void)snprintf(out, LIMIT_TEXT_MAX, "%" PRIu64 "m%02" PRIu64 "s", m, s % 60);
+	else
+		(void)snprintf(out, LIMIT_TEXT_MAX, "%" PRIu64 "s", s);
+	return out;
+}
+
+/* What it becomes. */
+static int limit_of(const struct queue_limit *limit, const struct job *job, uint64_t *out_ns,
+		    struct err *err)
+{
+	uint64_t now_ns = job->wants.time_ns;
+	char was[LIMIT_TEXT_MAX], by[LIMIT_TEXT_MAX];
+
+	if (limit->how == QUEUE_LIMIT_SET) {
+		*out_ns = limit->ns;
+		return 0;
+	}
+
+	if (now_ns == 0)
+		return err_set(err, -EINVAL,
+			       "job %" PRIu64
+			       " may run as long as it likes: there is nothing to add to or to "
+			       "take from; give its limit without a sign",
+			       job->id);
+
+	if (limit->how == QUEUE_LIMIT_LESS && limit->ns >= now_ns)
+		return err_set(err, -EINVAL,
+			       "job %" PRIu64 " may run %s: %s less leaves it nothing; 'sluice "
+			       "cancel %" PRIu64 "' ends it",
+			       job->id, limit_text(now_ns, was), limit_text(limit->ns, by),
+			       job->id);
+
+	*out_ns = limit->how == QUEUE_LIMIT_LESS	     ? now_ns - limit->ns
+		  : limit->ns > (uint64_t)INT64_MAX - now_ns ? (uint64_t)INT64_MAX
+							     : now_ns + limit->ns;
+	return 0;
+}
+
+/* Whether a job that runs can be told. */
+static int limit_check_run(const struct queue_job *job, uint64_t time_ns, struct err *err)
+{
+	const struct queue_run *run = job->run;
+	int64_t now_unix_ns = clock_unix_ns(), started_unix_ns = job->job.started_unix_ns;
+	char ran[LIMIT_TEXT_MAX], wanted[LIMIT_TEXT_MAX];
+
+	if (!run || job->phase != QUEUE_LAUNCHED || run->task != QUEUE_TASK_NONE ||
+	    run->supervisor_pid == 0 || job->job.state != JOB_RUNNING || run->cancel_wanted)
+		return err_set(err, -EBUSY,
+			       "job %" PRIu64 " is %s just now: its limit can be changed while it "
+			       "waits or runs; ask again",
+			       job->job.id, job_state_to_string(job->job.state));
+
+	if (!run->can_limit)
+		return err_set(err, -EINVAL,
+			       "job %" PRIu64
+			       " was started by an earlier release of sluice, whose supervisor "
+			       "(pid %d) cannot move a limit: it ends as it was told when it "
+			       "started",
+			       job->job.id, (int)run->supervisor_pid);
+
+	if (started_unix_ns > 0 && now_unix_ns > started_unix_ns &&
+	    time_ns <= (uint64_t)(now_unix_ns - started_unix_ns))
+		return err_set(err, -EINVAL,
+			       "job %" PRIu64 " has run %s already, and cannot be limited to %s: "
+			       "'sluice cancel %" PRIu64 "' ends it",
+			       job->job.id,
+			       limit_text((uint64_t)(now_unix_ns - started_unix_ns), ran),
+			       limit_text(time_ns, wanted), job->job.id);
+
+	return 0;
+}
+
+/* Of a job that runs: whether one for which GPUs are reserved would start later. */
+static int limit_check_promises(struct queue *queue, const struct queue_job *job, uint64_t time_ns,
+				struct err *err)
+{
+	_cleanup_free_ struct schedule_running *running =
+	    calloc(queue->count + 1, sizeof(*running));
+	uint64_t now_ns = loop_now_ns(queue->options.loop);
+	struct job later = job->job; /* its texts are lent */
+	size_t mine = SIZE_MAX;
+
+	if (!running)
+		return err_set(err, -ENOMEM, "no memory to change job %" PRIu64, job->job.id);
+
+	later.wants.time_ns = time_ns;
+	size_t count = queue_pass_running(queue, running);
+	uint64_t before_ns = queue_left_ns(&job->job, clock_unix_ns());
+	uint64_t after_ns = queue_left_ns(&later, clock_unix_ns());
+
+	for (size_t i = 0; i < count && mine == SIZE_MAX; i++)
+		mine = running[i].grants == job->run->grants ? i : mine;
+
+	for (size_t i = 0; i < queue->count && mine != SIZE_MAX && job->run->grant_count > 0; i++) {
+		const struct job *other = &queue->jobs[i]->job;
+		char start[LIMIT_TEXT_MAX], start_then[LIMIT_TEXT_MAX];
+
+		if (other->state != JOB_PENDING || other->gpus == 0 || other->due_ns == 0 ||
+		    other->due_ns > now_ns)
+			continue;
+
+		running[mine].left_ns = before_ns;
+		uint64_t at_ns = schedule_start_in(&queue->machine, other, running, count);
+		running[mine].left_ns = after_ns;
+		uint64_t then_ns = schedule_start_in(&queue->machine, other, running, count);
+
+		if (at_ns != SCHEDULE_NEVER && then_ns > at_ns)
+			return err_set(
+			    err, -EPERM,
+			    "job %" PRIu64 " of %s has waited for %" PRIu32
+			    " GPUs and is to start in %s; with this limit of job %" PRIu64
+			    " it would be %s: root and the members of "
+			    "sluice.jobs.adminGroup may set it",
+			    other->id, queue_user(queue, other->uid), other->gpus,
+			    limit_text(at_ns, start), job->job.id, limit_text(then_ns, start_then));
+	}
+
+	return 0;
+}
+
+static int limit_check(struct queue *queue, const struct queue_limit *limit,
+		       const struct queue_job *job, uint64_t time_ns, struct err *err)
+{
+	uint64_t old_ns = job->job.wants.time_ns, max_ns = queue->rules.max_time_ns;
+	bool is_waiting = job->phase == QUEUE_WAITING && !job->run;
+	bool is_longer = old_ns > 0 && time_ns > old_ns;
+	char most[LIMIT_TEXT_MAX], wanted[LIMIT_TEXT_MAX];
+
+	if (job->doom != JOB_REASON_NONE)
+		return err_set(err, -EBUSY, "job %" PRIu64 " is being cancelled", job->job.id);
+
+	int rc = is_waiting ? 0 : limit_check_run(job, time_ns, err);
+	if (rc < 0 || limit->is_manager || !is_longer)
+		return rc;
+
+	if (max_ns > 0 && time_ns > max_ns)
+		return err_set(err, -EPERM,
+			       "job %" PRIu64 " cannot be given %s: jobs may run %s at most here "
+			       "(sluice.jobs.maxTime); root and the members of "
+			       "sluice.jobs.adminGroup may give it more",
+			       job->job.id, limit_text(time_ns, wanted), limit_text(max_ns, most));
+
+	return is_waiting ? 0 : limit_check_promises(queue, job, time_ns, err);
+}
+
+int queue_limit_begin(struct queue_change *change, struct err *err)
+{
+	struct queue *queue = change->op.queue;
+	size_t first, end;
+
+	queue_change_span(change, &first, &end);
+	if (first == end)
+		return err_set(err, -ESRCH, "job %" PRIu64 " is not there, or has ended",
+			       change->id);
+
+	int rc = queue_change_room(change, end - first, err);
+	for (size_t i = first; rc == 0 && i < end; i++) {
+		struct queue_job *job = queue->jobs[i];
+		uint64_t time_ns = 0;
+
+		rc = limit_of(&change->limit, &job->job, &time_ns, err);
+		if (rc == 0)
+			rc = limit_check(queue, &change->limit, job, time_ns, err);
+		if (rc < 0)
+			break;
+
+		struct job *copy = queue_change_add(change, &job->job, err);
+		if (!copy)
+			return -ENOMEM;
+
+		copy->wants.time_ns = time_ns;
+		change->rows[change->count - 1].wants_alone = true;
+	}
+
+	return rc;
+}
+
+void queue_limit_apply(struct queue_job *job, uint64_t time_ns)
+{
+	job->is_changing = false;
+	job->job.wants.time_ns = time_ns;
+	if (job->run) {
+		job->run->tells_limit = true;
+		queue_limit_tell(job->run);
+	}
+
+	queue_changed(job->queue);
+	queue_step(job);
+}
+
+void queue_limit_tell(struct queue_run *run)
+{
+	uint64_t time_ns = run->owner->job.wants.time_ns;
+
+	if (!run->tells_limit || !run->can_limit || time_ns == 0 || time_ns > INT64_MAX)
+		return;
+
+	/* Who hangs up is told when it is connected again. */
+	run->tells_limit = queue_control_send(run, CONTROL_LIMIT, (int64_t)time_ns, 0, NULL) < 0;
+}
