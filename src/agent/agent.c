@@ -80,7 +80,8 @@ struct agent {
 	struct loop_timer *watchdog; /* running when the service manager wants signs of life */
 	struct loop_timer *idle;     /* running with idle_exit_ns */
 	uint64_t busy_ns;	     /* loop time when there was last something to do */
-	struct loop_task judged;     /* a verdict on a GPU is another */
+	struct loop_task judged;     /* a verdict on a GPU is another, or what containers hold */
+	uint64_t described;	     /* generation of the node, as the ledger knows it */
 	struct health_news_told told;
 	uint64_t begin_ns;	    /* loop time when the driver was first asked */
 	struct storage_job bus_job; /* looks for a GPU without a driver */
@@ -89,7 +90,7 @@ struct agent {
 	struct err why;
 	struct socket_file socket_file;
 	char *kubelet_directory; /* owned; NULL: the usual one */
-	bool is_stopping, storage_is_stuck, has_sampled, is_driver_checked;
+	bool is_stopping, storage_is_stuck, has_sampled, has_pods, is_driver_checked;
 	struct jobgroup jobgroup;
 	char status[AGENT_STATUS_MAX]; /* last told to the service manager */
 };
@@ -225,11 +226,26 @@ static void agent_obey(struct agent *agent)
 	door_labels_hold(doors_at(agent->doors, DOOR_LABELS), agent->nodelabels.wish.labels_off);
 }
 
+/* Whether the kubelet is about to say for the first time what its containers hold: until then a GPU
+ * that was theirs would be given away. */
+static bool agent_awaits_pods(struct agent *agent)
+{
+	const struct door_kubelet *door = doors_at(agent->doors, DOOR_KUBELET);
+	if (!door || !door_kubelet_awaits_pods(door))
+		agent->has_pods = true;
+	return !agent->has_pods;
+}
+
 static void agent_on_machine(void *context)
 {
 	struct agent *agent = context;
 	if (!agent->node || !node_is_known(agent->node))
 		return;
+
+	if (agent->described != node_generation(agent->node)) {
+		agent->described = node_generation(agent->node);
+		leases_describe(agent->leases, node_inventory(agent->node));
+	}
 
 	vitals_sample(agent->vitals, node_inventory(agent->node), node_snapshot(agent->node));
 	if (node_policy(agent->node))
@@ -238,7 +254,7 @@ static void agent_on_machine(void *context)
 	agent_obey(agent);
 	doors_update(agent->doors);
 
-	if (!agent->queue || agent_awaits_sample(agent))
+	if (!agent->queue || agent_awaits_sample(agent) || agent_awaits_pods(agent))
 		return; /* it is told when it is open */
 
 	/* First of all: what the queue has borrowed is gone. */
@@ -271,6 +287,14 @@ static void agent_on_verdict(const char *uuid, uint32_t index, enum health_state
 	health_news_tell(&agent->told, &news, agent->log, agent->cluster, agent->events,
 			 agent->vitals);
 	/* Perhaps no event of the driver has brought it about: everybody is told at once. */
+	if (agent->loop)
+		loop_defer(agent->loop, &agent->judged, agent_on_machine, agent);
+}
+
+/* What containers hold is something else, which decides what others may have. */
+static void agent_on_leases(void *context)
+{
+	struct agent *agent = context;
 	if (agent->loop)
 		loop_defer(agent->loop, &agent->judged, agent_on_machine, agent);
 }
@@ -648,7 +672,9 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 
 	const struct leases_options leases = {.storage = agent->storage,
 					      .log = agent->log,
-					      .state_dir = agent->options->paths.state_dir};
+					      .state_dir = agent->options->paths.state_dir,
+					      .changed = agent_on_leases,
+					      .context = agent};
 	rc = leases_new(&leases, &agent->leases, err);
 	if (rc < 0)
 		return rc;
@@ -690,6 +716,7 @@ static int agent_open_queue(struct agent *agent, struct err *err)
 	    .rsh = libexec_find("sluice-rsh", "rsh", NULL, rsh, &why) == 0 ? rsh : NULL,
 	    .device_root = pci_root(),
 	    .account = shares_account(agent->shares),
+	    .ledger = leases_ledger(agent->leases),
 	    .awaits_rules = true,
 	    .changed = agent_on_jobs,
 	    .context = agent,

@@ -6,56 +6,110 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "base/parse.h"
 
-/* First line of the file. Each lease is a line of five fields between tabs; the last line counts.
- */
-static const char LEDGER_HEADER[] = "sluice-ledger 1";
+/* Of what is no slot: leases of the whole device, or of parts, come behind those of slots. */
+enum { LEDGER_NO_SLOT = UINT32_MAX };
 
-enum ledger_fields {
-	LEDGER_UNIT,
-	LEDGER_RESOURCE,
-	LEDGER_DOOR,
-	LEDGER_SINCE,
-	LEDGER_HOLDER,
-	LEDGER_FIELDS,
+struct lease {
+	struct ledger_lease shown; /* first; its texts are in `text` */
+	uint32_t slot;
+	char text[];
+};
+
+struct ledger_record {
+	struct ledger_record *gpu; /* borrowed; NULL: it is one, or that is not known */
+	bool is_described, is_needed;
+	uint32_t instance_leases; /* of its MIG devices */
+	uint64_t capacity[LEDGER_AMOUNTS], held[LEDGER_AMOUNTS];
+	struct lease **leases; /* owned; by slot, then by holder */
+	size_t count, room;
+	char uuid[];
 };
 
 struct ledger {
-	struct ledger_lease **leases; /* owned; in the order of unit ids */
-	size_t count, capacity;
+	struct ledger_record **devices; /* owned; by UUID */
+	size_t device_count, device_room;
+	size_t count; /* of leases */
 };
+
+/* What the texts of a lease mean. */
+struct ledger_place {
+	struct ledger_record *device; /* NULL: nothing is known of it */
+	size_t uuid_length;
+	uint32_t slot;
+};
+
+const char *ledger_amount_to_string(enum ledger_amount amount)
+{
+	switch (amount) {
+	case LEDGER_MEMORY:
+		return "bytes of memory";
+	case LEDGER_TIME:
+		return "slices of time";
+	case LEDGER_AMOUNTS:
+		break;
+	}
+
+	return "?";
+}
+
+const char *ledger_form_to_string(enum ledger_form form)
+{
+	switch (form) {
+	case LEDGER_ANY:
+		return "any";
+	case LEDGER_WHOLE:
+		return "whole";
+	case LEDGER_SHARE:
+		return "share";
+	}
+
+	return "?";
+}
 
 struct ledger *ledger_new(void)
 {
 	return calloc(1, sizeof(struct ledger));
 }
 
+static void device_free(struct ledger_record *device)
+{
+	for (size_t i = 0; i < device->count; i++)
+		free(device->leases[i]);
+	free(device->leases);
+	free(device);
+}
+
 struct ledger *ledger_free(struct ledger *ledger)
 {
 	if (!ledger)
 		return NULL;
-	for (size_t i = 0; i < ledger->count; i++)
-		free(ledger->leases[i]);
-	free(ledger->leases);
+	for (size_t i = 0; i < ledger->device_count; i++)
+		device_free(ledger->devices[i]);
+	free(ledger->devices);
 	free(ledger);
 	return NULL;
 }
 
-/* Where `unit` is or would be. */
-static size_t ledger_place(const struct ledger *ledger, const char *unit, bool *out_found)
-{
-	size_t low = 0, high = ledger->count;
+/* --- devices --------------------------------------------------------------------------------- */
 
+/* Where the device is or would be. */
+static size_t device_place(const struct ledger *ledger, const char *uuid, size_t length,
+			   struct ledger_record **out)
+{
+	size_t low = 0, high = ledger->device_count;
+
+	*out = NULL;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		int order = strcmp(ledger->leases[middle]->unit, unit);
-		if (order == 0) {
-			*out_found = true;
+		struct ledger_record *device = ledger->devices[middle];
+		int order = strncmp(device->uuid, uuid, length);
+		if (order == 0 && device->uuid[length] == '\0') {
+			*out = device;
 			return middle;
 		}
 
@@ -65,25 +119,149 @@ static size_t ledger_place(const struct ledger *ledger, const char *unit, bool *
 			high = middle;
 	}
 
-	*out_found = false;
 	return low;
 }
 
-const struct ledger_lease *ledger_find(const struct ledger *ledger, const char *unit)
+static struct ledger_record *device_find(const struct ledger *ledger, const char *uuid)
 {
-	bool found;
-	size_t place = ledger_place(ledger, unit, &found);
-	return found ? ledger->leases[place] : NULL;
+	struct ledger_record *device;
+	(void)device_place(ledger, uuid, strlen(uuid), &device);
+	return device;
 }
 
-size_t ledger_count(const struct ledger *ledger)
+/* The device, made if need be; NULL: no memory. */
+static struct ledger_record *device_get(struct ledger *ledger, const char *uuid, size_t length)
 {
-	return ledger->count;
+	struct ledger_record *device;
+	size_t place = device_place(ledger, uuid, length, &device);
+	if (device)
+		return device;
+
+	if (ledger->device_count == ledger->device_room) {
+		size_t room = ledger->device_room ? 2 * ledger->device_room : 16;
+		struct ledger_record **grown = reallocarray(ledger->devices, room, sizeof(*grown));
+		if (!grown)
+			return NULL;
+
+		ledger->devices = grown;
+		ledger->device_room = room;
+	}
+
+	device = calloc(1, sizeof(*device) + length + 1);
+	if (!device)
+		return NULL;
+
+	memcpy(device->uuid, uuid, length);
+	memmove(&ledger->devices[place + 1], &ledger->devices[place],
+		(ledger->device_count - place) * sizeof(struct ledger_record *));
+	ledger->devices[place] = device;
+	ledger->device_count++;
+
+	return device;
 }
 
-const struct ledger_lease *ledger_at(const struct ledger *ledger, size_t index)
+/* Forgets the devices that are gone and that nobody holds. */
+static void ledger_prune(struct ledger *ledger)
 {
-	return index < ledger->count ? ledger->leases[index] : NULL;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < ledger->device_count; i++) {
+		struct ledger_record *device = ledger->devices[i];
+		device->is_needed = device->is_described || device->count > 0;
+	}
+
+	for (size_t i = 0; i < ledger->device_count; i++) {
+		struct ledger_record *device = ledger->devices[i];
+		if (device->is_needed && device->gpu)
+			device->gpu->is_needed = true;
+	}
+
+	for (size_t i = 0; i < ledger->device_count; i++) {
+		if (ledger->devices[i]->is_needed)
+			ledger->devices[kept++] = ledger->devices[i];
+		else
+			device_free(ledger->devices[i]);
+	}
+
+	ledger->device_count = kept;
+}
+
+int ledger_describe(struct ledger *ledger, const struct ledger_device *devices, size_t count,
+		    struct err *err)
+{
+	for (size_t i = 0; i < count; i++) {
+		const char *gpu = devices[i].gpu ? devices[i].gpu : devices[i].uuid;
+		if (!device_get(ledger, gpu, strlen(gpu)) ||
+		    !device_get(ledger, devices[i].uuid, strlen(devices[i].uuid)))
+			return err_set(err, -ENOMEM, "out of memory for %zu devices", count);
+	}
+
+	for (size_t i = 0; i < ledger->device_count; i++)
+		ledger->devices[i]->is_described = false;
+
+	for (size_t i = 0; i < count; i++) {
+		struct ledger_record *device = device_find(ledger, devices[i].uuid);
+		device->is_described = true;
+		device->gpu = devices[i].gpu ? device_find(ledger, devices[i].gpu) : NULL;
+		memcpy(device->capacity, devices[i].capacity, sizeof(device->capacity));
+	}
+
+	ledger_prune(ledger);
+
+	for (size_t i = 0; i < ledger->device_count; i++)
+		ledger->devices[i]->instance_leases = 0;
+
+	for (size_t i = 0; i < ledger->device_count; i++) {
+		struct ledger_record *device = ledger->devices[i];
+		if (device->gpu)
+			device->gpu->instance_leases += (uint32_t)device->count;
+	}
+
+	return 0;
+}
+
+/* --- what a lease is of ---------------------------------------------------------------------- */
+
+/* False: the text is no unit. */
+static bool unit_place(const struct ledger *ledger, const char *unit, struct ledger_place *out)
+{
+	const char *colons = strstr(unit, "::");
+	uint64_t slot = LEDGER_NO_SLOT;
+	if (colons && parse_u64(colons + 2, 0, LEDGER_NO_SLOT - 1, &slot) < 0)
+		return false;
+
+	out->uuid_length = colons ? (size_t)(colons - unit) : strlen(unit);
+	out->slot = (uint32_t)slot;
+	(void)device_place(ledger, unit, out->uuid_length, &out->device);
+
+	return out->uuid_length > 0;
+}
+
+static bool lease_is_part(const struct ledger_lease *lease, uint32_t slot)
+{
+	bool has_amount = false;
+	for (int a = 0; a < LEDGER_AMOUNTS; a++)
+		has_amount |= lease->amount[a] > 0;
+	return slot == LEDGER_NO_SLOT && has_amount;
+}
+
+/* Where a lease of the slot by the holder is or would be. */
+static size_t lease_place(const struct ledger_record *device, uint32_t slot, const char *holder)
+{
+	size_t low = 0, high = device->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const struct lease *lease = device->leases[middle];
+		bool is_before = lease->slot < slot ||
+				 (lease->slot == slot && strcmp(lease->shown.holder, holder) < 0);
+		if (is_before)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+
+	return low;
 }
 
 /* Neither empty nor anything that would break a line of the file. */
@@ -101,14 +279,19 @@ static bool text_is_plain(const char *text, size_t size)
 	return true;
 }
 
-static int lease_check(const struct ledger_lease *lease, struct err *err)
+static int lease_check(const struct ledger *ledger, const struct ledger_lease *lease,
+		       struct ledger_place *out, struct err *err)
 {
-	if (!text_is_plain(lease->unit, sizeof(lease->unit)))
+	if (!text_is_plain(lease->unit, POLICY_ID_MAX))
 		return err_set(err, -EINVAL, "a lease needs the printable id of a unit");
-	if (!text_is_plain(lease->resource, sizeof(lease->resource)))
+	if (!unit_place(ledger, lease->unit, out))
+		return err_set(err, -EINVAL, "lease of '%s': what is behind '::' is no slot",
+			       lease->unit);
+	bool is_nameless = lease->door == POLICY_DOOR_QUEUE && *lease->resource == '\0';
+	if (!is_nameless && !text_is_plain(lease->resource, CONFIG_NAME_MAX))
 		return err_set(err, -EINVAL, "lease of '%s': the resource has no printable name",
 			       lease->unit);
-	if (!text_is_plain(lease->holder, sizeof(lease->holder)))
+	if (!text_is_plain(lease->holder, LEDGER_HOLDER_MAX))
 		return err_set(err, -EINVAL, "lease of '%s': the holder has no printable name",
 			       lease->unit);
 	if (lease->door != POLICY_DOOR_KUBELET && lease->door != POLICY_DOOR_QUEUE)
@@ -117,60 +300,190 @@ static int lease_check(const struct ledger_lease *lease, struct err *err)
 	return 0;
 }
 
-static int ledger_grow(struct ledger *ledger, struct err *err)
+/* --- what excludes what ---------------------------------------------------------------------- */
+
+static const struct lease *device_first(const struct ledger_record *device)
 {
-	if (ledger->count < ledger->capacity)
+	return device && device->count > 0 ? device->leases[0] : NULL;
+}
+
+/* A lease of the GPU of a MIG device, or of one of the MIG devices of a GPU. */
+static const struct lease *ledger_relative(const struct ledger *ledger,
+					   const struct ledger_record *device)
+{
+	if (device->gpu && device->gpu->count > 0)
+		return device_first(device->gpu);
+
+	for (size_t i = 0; device->instance_leases > 0 && i < ledger->device_count; i++) {
+		if (ledger->devices[i]->gpu == device && ledger->devices[i]->count > 0)
+			return device_first(ledger->devices[i]);
+	}
+
+	return NULL;
+}
+
+/* Whether two leases of a device exclude each other. */
+static bool lease_excludes(const struct lease *other, const struct ledger_lease *lease,
+			   uint32_t slot)
+{
+	if (other->shown.door != lease->door)
+		return true;
+	if (other->slot != LEDGER_NO_SLOT && slot != LEDGER_NO_SLOT)
+		return other->slot == slot;
+
+	bool are_parts = lease_is_part(&other->shown, other->slot) && lease_is_part(lease, slot);
+	return !are_parts || strcmp(other->shown.holder, lease->holder) == 0;
+}
+
+static int ledger_check_amounts(const struct ledger_record *device,
+				const struct ledger_lease *lease, const struct lease *except,
+				struct err *err)
+{
+	static const uint64_t nothing[LEDGER_AMOUNTS];
+	const uint64_t *capacity = device ? device->capacity : nothing;
+	const uint64_t *held = device ? device->held : nothing;
+
+	for (int a = 0; a < LEDGER_AMOUNTS; a++) {
+		uint64_t others = held[a] - (except ? except->shown.amount[a] : 0), sum;
+		const char *what = ledger_amount_to_string((enum ledger_amount)a);
+
+		if (lease->amount[a] > capacity[a])
+			return err_set(err, -ERANGE,
+				       "unit '%s': %" PRIu64 " %s are asked for, the device has "
+				       "%" PRIu64,
+				       lease->unit, lease->amount[a], what, capacity[a]);
+
+		if (lease->amount[a] > 0 &&
+		    (__builtin_add_overflow(others, lease->amount[a], &sum) || sum > capacity[a]))
+			return err_set(err, -EBUSY,
+				       "unit '%s': %" PRIu64 " %s are asked for, %" PRIu64
+				       " of %" PRIu64 " are left",
+				       lease->unit, lease->amount[a], what,
+				       others < capacity[a] ? capacity[a] - others : 0,
+				       capacity[a]);
+	}
+
+	return 0;
+}
+
+/* `except`: a lease that is to end. */
+static int ledger_check(const struct ledger *ledger, const struct ledger_place *place,
+			const struct ledger_lease *lease, const struct lease *except,
+			struct err *err)
+{
+	const struct ledger_record *device = place->device;
+	const struct lease *other = NULL;
+
+	for (size_t i = 0; device && i < device->count && !other; i++) {
+		const struct lease *at = device->leases[i];
+		if (at != except && lease_excludes(at, lease, place->slot))
+			other = at;
+	}
+
+	if (!other && device)
+		other = ledger_relative(ledger, device);
+
+	if (other && strcmp(other->shown.unit, lease->unit) == 0)
+		return err_set(err, -EBUSY, "unit '%s' is held by %s", lease->unit,
+			       other->shown.holder);
+	if (other)
+		return err_set(err, -EBUSY, "unit '%s' cannot be had while '%s' is held by %s",
+			       lease->unit, other->shown.unit, other->shown.holder);
+
+	return ledger_check_amounts(device, lease, except, err);
+}
+
+/* --- leases begin and end -------------------------------------------------------------------- */
+
+static struct lease *lease_new(const struct ledger_lease *from, uint32_t slot)
+{
+	size_t unit = strlen(from->unit) + 1, resource = strlen(from->resource) + 1;
+	size_t holder = strlen(from->holder) + 1;
+	struct lease *lease = malloc(sizeof(*lease) + unit + resource + holder);
+	if (!lease)
+		return NULL;
+
+	lease->shown = *from;
+	lease->slot = slot;
+	lease->shown.unit = memcpy(lease->text, from->unit, unit);
+	lease->shown.resource = memcpy(lease->text + unit, from->resource, resource);
+	lease->shown.holder = memcpy(lease->text + unit + resource, from->holder, holder);
+
+	return lease;
+}
+
+static int device_grow(struct ledger_record *device)
+{
+	if (device->count < device->room)
 		return 0;
 
-	size_t capacity = ledger->capacity ? 2 * ledger->capacity : 16;
-	struct ledger_lease **grown = reallocarray(ledger->leases, capacity, sizeof(*grown));
+	size_t room = device->room ? 2 * device->room : 1;
+	struct lease **grown = reallocarray(device->leases, room, sizeof(*grown));
 	if (!grown)
-		return err_set(err, -ENOMEM, "out of memory for %zu leases", capacity);
+		return -ENOMEM;
 
-	ledger->leases = grown;
-	ledger->capacity = capacity;
+	device->leases = grown;
+	device->room = room;
 	return 0;
+}
+
+static void ledger_insert(struct ledger *ledger, struct ledger_record *device, struct lease *lease)
+{
+	size_t place = lease_place(device, lease->slot, lease->shown.holder);
+
+	memmove(&device->leases[place + 1], &device->leases[place],
+		(device->count - place) * sizeof(struct lease *));
+	device->leases[place] = lease;
+	device->count++;
+	ledger->count++;
+
+	if (device->gpu)
+		device->gpu->instance_leases++;
+	for (int a = 0; a < LEDGER_AMOUNTS; a++)
+		device->held[a] += lease->shown.amount[a];
+}
+
+/* Takes lease number `place` of the device out; it is given to the caller. */
+static struct lease *ledger_remove(struct ledger *ledger, struct ledger_record *device,
+				   size_t place)
+{
+	struct lease *lease = device->leases[place];
+
+	device->count--;
+	memmove(&device->leases[place], &device->leases[place + 1],
+		(device->count - place) * sizeof(struct lease *));
+	ledger->count--;
+
+	if (device->gpu)
+		device->gpu->instance_leases--;
+	for (int a = 0; a < LEDGER_AMOUNTS; a++)
+		device->held[a] -= lease->shown.amount[a];
+
+	return lease;
 }
 
 int ledger_take(struct ledger *ledger, const struct ledger_lease *lease, struct err *err)
 {
-	bool found;
-	int rc = lease_check(lease, err);
+	struct ledger_place place;
+	int rc = lease_check(ledger, lease, &place, err);
+	if (rc == 0)
+		rc = ledger_check(ledger, &place, lease, NULL, err);
+
 	if (rc < 0)
 		return rc;
 
-	size_t place = ledger_place(ledger, lease->unit, &found);
-
-	if (found)
-		return err_set(err, -EBUSY, "unit '%s' is held by %s", lease->unit,
-			       ledger->leases[place]->holder);
 	if (ledger->count >= LEDGER_LEASES_MAX)
 		return err_set(err, -ENOSPC, "unit '%s': there are %zu leases already", lease->unit,
 			       ledger->count);
 
-	rc = ledger_grow(ledger, err);
-	if (rc < 0)
-		return rc;
-
-	struct ledger_lease *copy = malloc(sizeof(*copy));
+	struct ledger_record *device = device_get(ledger, lease->unit, place.uuid_length);
+	struct lease *copy =
+	    device && device_grow(device) == 0 ? lease_new(lease, place.slot) : NULL;
 	if (!copy)
 		return err_set(err, -ENOMEM, "out of memory for the lease of '%s'", lease->unit);
 
-	*copy = *lease;
-	memmove(&ledger->leases[place + 1], &ledger->leases[place],
-		(ledger->count - place) * sizeof(struct ledger_lease *));
-	ledger->leases[place] = copy;
-	ledger->count++;
-
+	ledger_insert(ledger, device, copy);
 	return 0;
-}
-
-static void ledger_remove(struct ledger *ledger, size_t place)
-{
-	free(ledger->leases[place]);
-	ledger->count--;
-	memmove(&ledger->leases[place], &ledger->leases[place + 1],
-		(ledger->count - place) * sizeof(struct ledger_lease *));
 }
 
 int ledger_take_all(struct ledger *ledger, const struct ledger_lease *leases, size_t count,
@@ -181,222 +494,146 @@ int ledger_take_all(struct ledger *ledger, const struct ledger_lease *leases, si
 		if (rc == 0)
 			continue;
 
-		while (i-- > 0) {
-			bool found;
-			size_t place = ledger_place(ledger, leases[i].unit, &found);
-			if (found)
-				ledger_remove(ledger, place);
-		}
+		while (i-- > 0)
+			(void)ledger_release(ledger, leases[i].unit, leases[i].holder, NULL);
 
 		return rc;
 	}
 
+	return 0;
+}
+
+/* Number of the holder's lease of a unit, or -ENOENT, -EPERM. */
+static int ledger_own(const struct ledger *ledger, const char *unit, const char *holder,
+		      struct ledger_place *place, size_t *out, struct err *err)
+{
+	const struct ledger_lease *held = ledger_find(ledger, unit);
+	if (!held || !unit_place(ledger, unit, place))
+		return err_set(err, -ENOENT, "unit '%s' is held by nobody", unit);
+
+	size_t at = lease_place(place->device, place->slot, holder);
+	const struct lease *lease = at < place->device->count ? place->device->leases[at] : NULL;
+	if (!lease || lease->slot != place->slot || strcmp(lease->shown.holder, holder) != 0)
+		return err_set(err, -EPERM, "unit '%s' is held by %s, not by %s", unit,
+			       held->holder, holder);
+
+	*out = at;
+	return 0;
+}
+
+int ledger_transfer(struct ledger *ledger, const char *holder, const struct ledger_lease *lease,
+		    struct err *err)
+{
+	struct ledger_place place;
+	size_t at;
+	int rc = lease_check(ledger, lease, &place, err);
+	if (rc == 0)
+		rc = ledger_own(ledger, lease->unit, holder, &place, &at, err);
+	if (rc == 0)
+		rc = ledger_check(ledger, &place, lease, place.device->leases[at], err);
+
+	if (rc < 0)
+		return rc;
+
+	struct lease *copy = lease_new(lease, place.slot);
+	if (!copy)
+		return err_set(err, -ENOMEM, "out of memory for the lease of '%s'", lease->unit);
+
+	free(ledger_remove(ledger, place.device, at));
+	ledger_insert(ledger, place.device, copy);
 	return 0;
 }
 
 int ledger_release(struct ledger *ledger, const char *unit, const char *holder, struct err *err)
 {
-	bool found;
-	size_t place = ledger_place(ledger, unit, &found);
+	struct ledger_place place;
+	size_t at;
+	int rc = ledger_own(ledger, unit, holder, &place, &at, err);
+	if (rc < 0)
+		return rc;
 
-	if (!found)
-		return err_set(err, -ENOENT, "unit '%s' is held by nobody", unit);
-	if (strcmp(ledger->leases[place]->holder, holder) != 0)
-		return err_set(err, -EPERM, "unit '%s' is held by %s, not by %s", unit,
-			       ledger->leases[place]->holder, holder);
-
-	ledger_remove(ledger, place);
+	free(ledger_remove(ledger, place.device, at));
 	return 0;
 }
 
 size_t ledger_release_holder(struct ledger *ledger, const char *holder)
 {
-	size_t kept = 0, before = ledger->count;
-	for (size_t i = 0; i < before; i++) {
-		if (strcmp(ledger->leases[i]->holder, holder) == 0)
-			free(ledger->leases[i]);
-		else
-			ledger->leases[kept++] = ledger->leases[i];
-	}
+	size_t before = ledger->count;
 
-	ledger->count = kept;
-	return before - kept;
-}
-
-int ledger_format(const struct ledger *ledger, char **out_text, size_t *out_length, struct err *err)
-{
-	_cleanup_buf_ struct buf text;
-	buf_init(&text, LEDGER_FILE_MAX);
-
-	int rc = buf_printf(&text, "%s\n", LEDGER_HEADER);
-	for (size_t i = 0; rc == 0 && i < ledger->count; i++) {
-		const struct ledger_lease *lease = ledger->leases[i];
-		rc = buf_printf(&text, "%s\t%s\t%s\t%" PRId64 "\t%s\n", lease->unit,
-				lease->resource, policy_door_to_string(lease->door),
-				lease->since_unix_ns, lease->holder);
-	}
-
-	if (rc == 0)
-		rc = buf_printf(&text, "end %zu\n", ledger->count);
-
-	size_t length = text.length;
-	char *taken = rc == 0 ? buf_take(&text) : NULL;
-	if (!taken)
-		return err_set(err, rc < 0 ? rc : -ENOMEM, "no room to write %zu leases",
-			       ledger->count);
-
-	*out_text = taken;
-	*out_length = length;
-	return 0;
-}
-
-/* A piece of the text. */
-struct span {
-	const char *start;
-	size_t length;
-};
-
-static bool span_is(struct span span, const char *text)
-{
-	return span.length == strlen(text) && memcmp(span.start, text, span.length) == 0;
-}
-
-static bool span_copy(struct span span, char *out, size_t size)
-{
-	if (span.length == 0 || span.length >= size || memchr(span.start, '\0', span.length))
-		return false;
-	memcpy(out, span.start, span.length);
-	out[span.length] = '\0';
-	return true;
-}
-
-/* Everything up to the next `end`, which is skipped. False when there is none. */
-static bool span_next(struct span *rest, char end, struct span *out)
-{
-	const char *at = rest->length ? memchr(rest->start, end, rest->length) : NULL;
-	if (!at)
-		return false;
-
-	out->start = rest->start;
-	out->length = (size_t)(at - rest->start);
-	rest->start = at + 1;
-	rest->length -= out->length + 1;
-
-	return true;
-}
-
-static bool parse_lease(struct span line, struct ledger_lease *out)
-{
-	struct span field[LEDGER_FIELDS];
-	for (int i = 0; i < LEDGER_FIELDS - 1; i++) {
-		if (!span_next(&line, '\t', &field[i]))
-			return false;
-	}
-
-	field[LEDGER_HOLDER] = line;
-	uint64_t since;
-	if (parse_u64_span(field[LEDGER_SINCE].start, field[LEDGER_SINCE].length, 0, INT64_MAX,
-			   &since) < 0)
-		return false;
-
-	out->since_unix_ns = (int64_t)since;
-	out->door = POLICY_DOOR_NONE;
-	for (int door = POLICY_DOOR_KUBELET; door < POLICY_DOOR_NONE; door++) {
-		if (span_is(field[LEDGER_DOOR], policy_door_to_string((enum policy_door)door)))
-			out->door = (enum policy_door)door;
-	}
-
-	return span_copy(field[LEDGER_UNIT], out->unit, sizeof(out->unit)) &&
-	       span_copy(field[LEDGER_RESOURCE], out->resource, sizeof(out->resource)) &&
-	       span_copy(field[LEDGER_HOLDER], out->holder, sizeof(out->holder));
-}
-
-/* The lines between header and end, then the end itself. */
-static int parse_lines(struct ledger *ledger, struct span rest, const char *name, struct err *err)
-{
-	static const char end[] = "end ";
-	struct span line;
-
-	for (size_t number = 2; span_next(&rest, '\n', &line); number++) {
-		struct ledger_lease lease = {0};
-		uint64_t count;
-
-		if (line.length > sizeof(end) - 1 &&
-		    memcmp(line.start, end, sizeof(end) - 1) == 0) {
-			int rc =
-			    parse_u64_span(line.start + sizeof(end) - 1,
-					   line.length - (sizeof(end) - 1), 0, SIZE_MAX, &count);
-			if (rc == 0 && count == ledger->count && rest.length == 0)
-				return 0;
-
-			return err_set(
-			    err, -EINVAL,
-			    "%s:%zu: the last line does not count the %zu leases before it", name,
-			    number, ledger->count);
+	for (size_t d = 0; d < ledger->device_count; d++) {
+		struct ledger_record *device = ledger->devices[d];
+		for (size_t i = device->count; i-- > 0;) {
+			if (strcmp(device->leases[i]->shown.holder, holder) == 0)
+				free(ledger_remove(ledger, device, i));
 		}
-
-		if (!parse_lease(line, &lease))
-			return err_set(err, -EINVAL, "%s:%zu: not a lease", name, number);
-
-		struct err inner = {0};
-		int rc = ledger_take(ledger, &lease, &inner);
-		if (rc < 0)
-			return err_set(err, rc == -ENOMEM ? rc : -EINVAL, "%s:%zu: %s", name,
-				       number, inner.text);
 	}
 
-	return err_set(err, -EINVAL, "%s: cut short: the last line is missing", name);
+	return before - ledger->count;
 }
 
-int ledger_parse(const char *text, size_t length, const char *name, struct ledger **out,
-		 struct err *err)
+/* --- what is held ---------------------------------------------------------------------------- */
+
+static struct lease *ledger_lookup(const struct ledger *ledger, const char *unit)
 {
-	struct span rest = {text, length}, header;
+	struct ledger_place place;
+	if (!unit_place(ledger, unit, &place) || !place.device)
+		return NULL;
 
-	if (length > LEDGER_FILE_MAX)
-		return err_set(err, -EFBIG, "%s: larger than %d bytes", name, LEDGER_FILE_MAX);
-	if (!span_next(&rest, '\n', &header) || !span_is(header, LEDGER_HEADER))
-		return err_set(err, -EINVAL, "%s:1: not a ledger of this version (expected '%s')",
-			       name, LEDGER_HEADER);
+	size_t at = lease_place(place.device, place.slot, "");
+	struct lease *lease = at < place.device->count ? place.device->leases[at] : NULL;
+	return lease && lease->slot == place.slot ? lease : NULL;
+}
 
-	struct ledger *ledger = ledger_new();
-	if (!ledger)
-		return err_set(err, -ENOMEM, "%s: out of memory", name);
+const struct ledger_lease *ledger_find(const struct ledger *ledger, const char *unit)
+{
+	const struct lease *lease = ledger_lookup(ledger, unit);
+	return lease ? &lease->shown : NULL;
+}
 
-	int rc = parse_lines(ledger, rest, name, err);
-	if (rc < 0) {
-		(void)ledger_free(ledger);
-		return rc;
+void ledger_keep(struct ledger *ledger, const char *unit, uint64_t until_ns)
+{
+	struct lease *lease = ledger_lookup(ledger, unit);
+	if (lease)
+		lease->shown.until_ns = until_ns;
+}
+
+size_t ledger_count(const struct ledger *ledger)
+{
+	return ledger->count;
+}
+
+const struct ledger_lease *ledger_at(const struct ledger *ledger, size_t index)
+{
+	for (size_t d = 0; d < ledger->device_count; d++) {
+		const struct ledger_record *device = ledger->devices[d];
+		if (index < device->count)
+			return &device->leases[index]->shown;
+		index -= device->count;
 	}
 
-	*out = ledger;
-	return 0;
+	return NULL;
 }
 
-int ledger_save(const struct ledger *ledger, const char *path, struct err *err)
+uint64_t ledger_held(const struct ledger *ledger, const char *uuid, enum ledger_amount amount)
 {
-	_cleanup_free_ char *text = NULL;
-	size_t length = 0;
-	int rc = ledger_format(ledger, &text, &length, err);
-	return rc < 0 ? rc : file_write_atomic(path, text, length, 0600, err);
+	const struct ledger_record *device = device_find(ledger, uuid);
+	return device ? device->held[amount] : 0;
 }
 
-int ledger_load(const char *path, struct ledger **out, struct err *err)
+const struct ledger_lease *ledger_obstacle(const struct ledger *ledger, const char *uuid,
+					   enum policy_door door, enum ledger_form form)
 {
-	_cleanup_buf_ struct buf text;
-	buf_init(&text, LEDGER_FILE_MAX);
+	const struct ledger_record *device = device_find(ledger, uuid);
 
-	int rc = file_read(path, &text, err);
-	if (rc == -ENOENT) {
-		struct ledger *empty = ledger_new();
-		if (!empty)
-			return err_set(err, -ENOMEM, "%s: out of memory", path);
-		*out = empty;
-		return 0;
+	for (size_t i = 0; device && i < device->count; i++) {
+		const struct lease *lease = device->leases[i];
+		bool is_whole =
+		    lease->slot == LEDGER_NO_SLOT && !lease_is_part(&lease->shown, lease->slot);
+		if (lease->shown.door != door || (form == LEDGER_WHOLE && !is_whole) ||
+		    (form == LEDGER_SHARE && is_whole))
+			return &lease->shown;
 	}
 
-	if (rc < 0)
-		return rc;
-
-	return ledger_parse(buf_text(&text), text.length, path, out, err);
+	const struct lease *relative = device ? ledger_relative(ledger, device) : NULL;
+	return relative ? &relative->shown : NULL;
 }

@@ -6,32 +6,51 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "units/ledger.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static void check_same(const struct ledger_lease *a, const struct ledger_lease *b)
+{
+	if (!b || strcmp(a->unit, b->unit) != 0 || strcmp(a->resource, b->resource) != 0 ||
+	    strcmp(a->holder, b->holder) != 0 || a->door != b->door ||
+	    a->since_unix_ns != b->since_unix_ns)
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static const enum policy_door doors[] = {POLICY_DOOR_KUBELET, POLICY_DOOR_QUEUE};
 	struct ledger *ledger = NULL, *again = NULL;
 	struct err err = {0};
-	char *text = NULL;
-	size_t length = 0;
+	size_t count = 0;
+
 	if (ledger_parse((const char *)data, size, "fuzz", &ledger, &err) < 0) {
 		if (ledger || err.text[0] == '\0')
 			abort();
 		return 0;
 	}
-	if (ledger_format(ledger, &text, &length, &err) < 0 ||
-	    ledger_parse(text, length, "again", &again, &err) < 0 ||
-	    ledger_count(again) != ledger_count(ledger))
-		abort();
-	for (size_t i = 0; i < ledger_count(ledger); i++) {
-		if (memcmp(ledger_at(ledger, i), ledger_at(again, i), sizeof(struct ledger_lease)))
+
+	for (size_t d = 0; d < array_length(doors); d++) {
+		char *text = NULL;
+		size_t length = 0;
+		if (ledger_format(ledger, doors[d], &text, &length, &err) < 0 ||
+		    ledger_parse(text, length, "again", &again, &err) < 0)
 			abort();
+
+		for (size_t i = 0; i < ledger_count(again); i++)
+			check_same(ledger_at(again, i),
+				   ledger_find(ledger, ledger_at(again, i)->unit));
+
+		count += ledger_count(again);
+		again = ledger_free(again);
+		free(text);
 	}
-	free(text);
+
+	if (count != ledger_count(ledger))
+		abort();
 	(void)ledger_free(ledger);
-	(void)ledger_free(again);
 	return 0;
 }

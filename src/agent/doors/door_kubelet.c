@@ -39,6 +39,7 @@ struct door_kubelet {
 	enum injection_way way; /* as the runtime said last; one that restarts will say it again */
 	enum door_kubelet_hold hold;
 	char held[GPU_REASON_MAX]; /* why it is not open */
+	bool knows_queue;	   /* what jobs hold is in the ledger */
 	/* Owned; runs while nothing would put a GPU into a container and our own specifications
 	 * may still be on their way. */
 	struct loop_timer *unsure;
@@ -199,9 +200,32 @@ static void door_kubelet_on_injection(void *context)
 
 static void door_kubelet_follow(struct door_kubelet *door)
 {
-	if (door->pods && podresources_is_known(door->pods))
-		leases_follow(door->options.leases, door->pods, node_policy(door->options.node),
-			      clock_unix_ns());
+	const struct node *node = door->options.node;
+	bool is_known = door->pods && podresources_is_known(door->pods);
+	bool is_gone =
+	    !node_has_kubelet(node) && (!door->pods || *podresources_problem(door->pods));
+
+	if (is_known || is_gone)
+		leases_follow(door->options.leases, is_gone ? NULL : door->pods,
+			      node_inventory(node), clock_unix_ns(),
+			      loop_now_ns(door->options.loop));
+}
+
+bool door_kubelet_awaits_pods(const struct door_kubelet *door)
+{
+	return door->pods && !podresources_is_known(door->pods) &&
+	       !*podresources_problem(door->pods);
+}
+
+static int door_kubelet_take(const char *resource, char *const *units, size_t count, void *context,
+			     struct err *err)
+{
+	struct door_kubelet *door = context;
+	if (!door->knows_queue)
+		return err_set(err, -EAGAIN, "what jobs hold is not known yet");
+
+	return leases_start(door->options.leases, resource, units, count, clock_unix_ns(),
+			    loop_now_ns(door->options.loop), err);
 }
 
 /* Whether other devices are to be kept out than those of which the kubelet was told. */
@@ -212,7 +236,7 @@ static bool door_kubelet_forms_differ(const struct door_kubelet *door)
 	struct held_forms now;
 	if (!inventory || !policy)
 		return false;
-	(void)held_forms_find(inventory, policy, door->pods, &now);
+	(void)held_forms_find(inventory, policy, leases_ledger(door->options.leases), &now);
 	return memcmp(&now, &door->forms, sizeof(now)) != 0;
 }
 
@@ -235,7 +259,9 @@ static void door_kubelet_keep_out(struct door_kubelet *door, struct kubelet_mach
 	const struct inventory *inventory = machine->inventory;
 	struct held_forms now;
 
-	(void)held_forms_find(inventory, machine->policy, door->pods, &now);
+	door_kubelet_follow(door);
+	(void)held_forms_find(inventory, machine->policy, leases_ledger(door->options.leases),
+			      &now);
 
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		if (now.gpu[i] && !door->forms.gpu[i])
@@ -278,6 +304,7 @@ static int door_kubelet_begin(struct door_kubelet *door, struct err *err)
 	    .socket = door->socket,
 	    .root = pci_root(),
 	    .no_registration = door->options.socket && !*door->options.socket,
+	    .book = {.take = door_kubelet_take, .context = door},
 	};
 	const struct injection_options injection = {
 	    .loop = door->options.loop,
@@ -378,7 +405,6 @@ static void door_kubelet_tell(struct door_kubelet *door)
 	if (rc == 0)
 		rc = kubelet_set_machine(door->kubelet, &machine, &err);
 	door_kubelet_trouble(door, rc < 0 ? err.text : "");
-	door_kubelet_follow(door);
 
 	/* Tried again with the next look. */
 	door->generation = rc < 0 ? 0 : door_kubelet_generation(door);
@@ -392,6 +418,24 @@ void door_kubelet_update(void *context)
 	/* Who holds what decides whether it may be given in another form. */
 	door_kubelet_ask(door);
 	door_kubelet_tell(door);
+}
+
+void door_kubelet_jobs(void *context)
+{
+	struct door_kubelet *door = context;
+	if (node_is_known(door->options.node) && door_kubelet_forms_differ(door))
+		door_kubelet_tell(door);
+}
+
+void door_kubelet_set_queue(void *context, struct queue *queue)
+{
+	struct door_kubelet *door = context;
+
+	(void)queue;
+	door->knows_queue = true;
+	door_kubelet_jobs(door);
+	if (door->kubelet)
+		kubelet_resume(door->kubelet);
 }
 
 void door_kubelet_look(void *context)

@@ -22,6 +22,7 @@ struct log;
 struct loop;
 struct node;
 struct podresources;
+struct queue;
 struct resource_cdi;
 struct vitals;
 
@@ -50,6 +51,12 @@ void *door_kubelet_free(void *door);
 void door_kubelet_update(void *door);
 /* What is read from the machine without asking the driver may be another: device nodes. */
 void door_kubelet_look(void *door);
+/* What jobs hold may be something else. */
+void door_kubelet_jobs(void *door);
+/* From now on what jobs hold is in the ledger: until then no unit is handed out. */
+void door_kubelet_set_queue(void *door, struct queue *queue);
+/* Whether it is about to be known which containers hold something. */
+bool door_kubelet_awaits_pods(const struct door_kubelet *door);
 /* Whether a kubelet that is there is about to get its devices: the machine is not known yet, or a
  * registration is under way. */
 bool door_kubelet_is_pending(const struct door_kubelet *door);

@@ -3,97 +3,68 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "doors/kubelet/podresources.h"
+#include "base/text.h"
 #include "policy/policy.h"
+#include "units/ledger.h"
 
-/* How containers hold a device: bits. */
-enum { HELD_WHOLE = 1, HELD_SHARE = 2, HELD_INSTANCE = 4 /* a MIG device of it */ };
-
-struct held_units {
-	uint8_t gpu[GPU_MAX];
-	uint8_t mig[GPU_MAX * GPU_MIG_MAX];
-};
-
-static void held_add(const struct inventory *inventory, const char *unit, struct held_units *held)
+/* NULL: it can be handed out. */
+static const char *held_why(const struct ledger *ledger, const char *uuid, bool is_mig,
+			    bool is_shared)
 {
-	char uuid[GPU_UUID_MAX];
-	size_t length = strlen(unit);
-	const char *replica = strstr(unit, "::");
-	uint8_t bit = replica ? HELD_SHARE : HELD_WHOLE;
+	const struct ledger_lease *lease = ledger_obstacle(ledger, uuid, POLICY_DOOR_KUBELET,
+							   is_shared ? LEDGER_SHARE : LEDGER_WHOLE);
+	if (!lease)
+		return NULL;
 
-	if (replica)
-		length = (size_t)(replica - unit);
-	if (length == 0 || length >= sizeof(uuid))
-		return; /* another vendor's */
+	bool is_job = lease->door == POLICY_DOOR_QUEUE;
+	size_t length = strlen(uuid);
+	bool is_this = text_starts_with(lease->unit, uuid) &&
+		       (lease->unit[length] == '\0' || lease->unit[length] == ':');
 
-	(void)snprintf(uuid, sizeof(uuid), "%.*s", (int)length, unit);
-	const struct gpu *gpu = inventory_find_gpu(inventory, uuid);
-	if (gpu) {
-		held->gpu[gpu - inventory->gpus] |= bit;
-		return;
-	}
+	if (!is_this && is_mig)
+		return is_job ? "a job holds its whole GPU: it is given once that is free"
+			      : "a container holds its whole GPU: it is given once that is free";
+	if (!is_this)
+		return is_job ? "a job holds a MIG device of it: it is given whole once that is "
+				"free"
+			      : "a container holds a MIG device of it: it is given whole once "
+				"that is free";
+	if (is_job)
+		return "a job holds it: it is given once it is free";
 
-	const struct mig_device *mig = inventory_find_mig(inventory, uuid);
-	if (mig) {
-		held->mig[mig - inventory->migs] |= bit;
-		held->gpu[mig->parent] |= HELD_INSTANCE;
-	}
+	return is_shared ? "a container holds it whole: it is shared once it is free"
+			 : "a container holds a share of it: it is given whole once it is free";
 }
 
-static const char *held_conflict(uint8_t held, bool is_shared)
+static const char *held_judge(const struct inventory *inventory, const struct ledger *ledger,
+			      const struct policy_unit *unit, struct held_forms *out)
 {
-	if (is_shared && (held & HELD_WHOLE))
-		return "a container holds it whole: it is shared once it is free";
-	if (!is_shared && (held & HELD_SHARE))
-		return "a container holds a share of it: it is given whole once it is free";
-	return NULL;
-}
+	bool is_shared = unit->replicas > 1, is_mig = unit->mig != POLICY_WHOLE_GPU;
+	const char *uuid =
+	    is_mig ? inventory->migs[unit->mig].uuid : inventory->gpus[unit->gpu].uuid;
+	const char **why = is_mig ? &out->mig[unit->mig] : &out->gpu[unit->gpu];
 
-static void held_judge(const struct inventory *inventory, const struct held_units *held,
-		       const struct policy_unit *unit, struct held_forms *out)
-{
-	bool is_shared = unit->replicas > 1;
-
-	if (unit->mig == POLICY_WHOLE_GPU) {
-		out->gpu[unit->gpu] = held->gpu[unit->gpu] & HELD_INSTANCE
-					  ? "a container holds a MIG device of it: it is given "
-					    "whole once that is free"
-					  : held_conflict(held->gpu[unit->gpu], is_shared);
-		return;
-	}
-
-	out->mig[unit->mig] =
-	    held->gpu[inventory->migs[unit->mig].parent] & (HELD_WHOLE | HELD_SHARE)
-		? "a container holds its whole GPU: it is given once that is free"
-		: held_conflict(held->mig[unit->mig], is_shared);
+	*why = held_why(ledger, uuid, is_mig, is_shared);
+	return *why;
 }
 
 bool held_forms_find(const struct inventory *inventory, const struct policy *policy,
-		     const struct podresources *pods, struct held_forms *out)
+		     const struct ledger *ledger, struct held_forms *out)
 {
-	struct held_units held = {{0}, {0}};
-	size_t count = pods ? podresources_count(pods) : 0;
 	bool any = false;
 
 	memset(out, 0, sizeof(*out));
 
-	for (size_t i = 0; i < count; i++)
-		held_add(inventory, podresources_at(pods, i)->unit, &held);
-
-	for (uint32_t r = 0; count > 0 && r < policy->resource_count; r++) {
+	for (uint32_t r = 0; r < policy->resource_count; r++) {
 		const struct policy_resource *of = &policy->resources[r];
-		for (uint32_t u = 0; of->door == POLICY_DOOR_KUBELET && u < of->count; u++)
-			held_judge(inventory, &held, &policy->units[of->first + u], out);
+		for (uint32_t u = 0; of->door == POLICY_DOOR_KUBELET && u < of->count; u++) {
+			const struct policy_unit *unit = &policy->units[of->first + u];
+			if (unit->replica == 0)
+				any |= held_judge(inventory, ledger, unit, out) != NULL;
+		}
 	}
-
-	for (uint32_t i = 0; i < inventory->gpu_count; i++)
-		any |= out->gpu[i] != NULL;
-
-	for (uint32_t i = 0; i < inventory->mig_count; i++)
-		any |= out->mig[i] != NULL;
 
 	return any;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices that a container holds in another form than that in which the policy hands them out now:
- * as a whole while they are shared by now, a share of them while they are given whole, a GPU whose
- * MIG devices are given, or the reverse. Nobody who is told that a device is his alone gets a
- * neighbour by a change of the configuration: such a device is kept out until it is free. Pure, but
- * for what it asks of podresources.h.
+ * Devices of the kubelet's door that cannot be handed out as the policy has it by now, because of
+ * who holds them: a job of the queue; a container that has one as a whole while they are shared by
+ * now, a share of one while they are given whole, a GPU whose MIG devices are given, or the
+ * reverse. Nobody who is told that a device is theirs alone gets a neighbour by a change of the
+ * configuration: such a device is kept out until it is free. Pure: the ledger knows.
  */
 #ifndef SLUICE_AGENT_DOORS_HELD_FORMS_H
 #define SLUICE_AGENT_DOORS_HELD_FORMS_H
@@ -14,7 +14,7 @@
 #include "hardware/gpu.h"
 
 struct inventory;
-struct podresources;
+struct ledger;
 struct policy;
 
 /* Why GPU i, MIG device i of the inventory is kept out; NULL: it is not. Texts live for ever. */
@@ -23,8 +23,8 @@ struct held_forms {
 	const char *mig[GPU_MAX * GPU_MIG_MAX];
 };
 
-/* Fills `out`. `pods` may be NULL: nothing is known. True: at least one is kept out. */
+/* Fills `out`. True: at least one is kept out. */
 bool held_forms_find(const struct inventory *inventory, const struct policy *policy,
-		     const struct podresources *pods, struct held_forms *out);
+		     const struct ledger *ledger, struct held_forms *out);
 
 #endif

@@ -7,11 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/storage.h"
 #include "doors/kubelet/podresources.h"
+#include "hardware/gpu.h"
 #include "policy/policy.h"
 #include "units/ledger.h"
 
@@ -25,6 +28,7 @@ struct leases {
 	size_t length;
 	struct err failure; /* of the last write; said once */
 	bool is_dirty;
+	char contested[ERR_TEXT_MAX]; /* what was said last of a unit that two have */
 };
 
 /* --- the file -------------------------------------------------------------------------------- */
@@ -58,7 +62,8 @@ static void leases_save(struct leases *leases)
 	leases->is_dirty = true;
 	if (leases->text)
 		return;
-	if (ledger_format(leases->ledger, &leases->text, &leases->length, &err) < 0)
+	if (ledger_format(leases->ledger, POLICY_DOOR_KUBELET, &leases->text, &leases->length,
+			  &err) < 0)
 		return; /* no memory: with the next change */
 
 	leases->failure = (struct err){0};
@@ -131,10 +136,14 @@ static void leases_holder(const struct podresources_holder *holder, char out[LED
 		       holder->pod, holder->container);
 }
 
-static bool leases_is_listed(const struct podresources *podresources,
-			     const struct ledger_lease *lease)
+/* What the kubelet says of a lease. */
+enum listed { LISTED_NOT, LISTED_UNIT /* somebody else has the unit */, LISTED_SAME };
+
+static enum listed leases_look_up(const struct podresources *podresources,
+				  const struct ledger_lease *lease)
 {
-	size_t low = 0, high = podresources_count(podresources);
+	size_t low = 0, high = podresources ? podresources_count(podresources) : 0, count = high;
+	enum listed listed = LISTED_NOT;
 	char holder[LEDGER_HOLDER_MAX];
 
 	while (low < high) { /* the first of the unit */
@@ -145,64 +154,164 @@ static bool leases_is_listed(const struct podresources *podresources,
 			high = middle;
 	}
 
-	for (; low < podresources_count(podresources); low++) {
+	for (; low < count && listed != LISTED_SAME; low++) {
 		const struct podresources_holder *at = podresources_at(podresources, low);
 		if (strcmp(at->unit, lease->unit) != 0)
 			break;
 
 		leases_holder(at, holder);
-		if (strcmp(at->resource, lease->resource) == 0 &&
-		    strcmp(holder, lease->holder) == 0)
-			return true;
+		listed =
+		    strcmp(at->resource, lease->resource) == 0 && strcmp(holder, lease->holder) == 0
+			? LISTED_SAME
+			: LISTED_UNIT;
 	}
 
-	return false;
+	return listed;
 }
 
-static bool leases_end(struct leases *leases, const struct podresources *podresources)
+static bool leases_end(struct leases *leases, const struct podresources *podresources,
+		       uint64_t now_ns)
 {
 	bool changed = false;
+
 	for (size_t i = ledger_count(leases->ledger); i-- > 0;) {
-		const struct ledger_lease lease = *ledger_at(leases->ledger, i);
-		if (leases_is_listed(podresources, &lease))
+		const struct ledger_lease *lease = ledger_at(leases->ledger, i);
+		if (lease->door != POLICY_DOOR_KUBELET || lease->until_ns > now_ns ||
+		    leases_look_up(podresources, lease) != LISTED_NOT)
 			continue;
-		changed |= ledger_release(leases->ledger, lease.unit, lease.holder, NULL) == 0;
+
+		changed |= ledger_release(leases->ledger, lease->unit, lease->holder, NULL) == 0;
 	}
 
 	return changed;
 }
 
-void leases_follow(struct leases *leases, const struct podresources *podresources,
-		   const struct policy *policy, int64_t now_unix_ns)
+static bool leases_is_device(const struct inventory *inventory, const char *unit)
 {
-	struct err err = {0};
-	bool changed = leases_end(leases, podresources);
+	char uuid[GPU_UUID_MAX];
+	const char *colons = strstr(unit, "::");
+	size_t length = colons ? (size_t)(colons - unit) : strlen(unit);
 
-	for (size_t i = 0; policy && i < podresources_count(podresources); i++) {
-		const struct podresources_holder *holder = podresources_at(podresources, i);
-		struct ledger_lease lease = {.door = POLICY_DOOR_KUBELET,
-					     .since_unix_ns = now_unix_ns};
+	if (!inventory || length >= sizeof(uuid))
+		return false;
 
-		if (strlen(holder->unit) >= sizeof(lease.unit) ||
-		    !policy_find(policy, holder->resource, POLICY_DOOR_KUBELET) ||
-		    ledger_find(leases->ledger, holder->unit))
-			continue;
-
-		(void)snprintf(lease.unit, sizeof(lease.unit), "%s", holder->unit);
-		(void)snprintf(lease.resource, sizeof(lease.resource), "%s", holder->resource);
-		leases_holder(holder, lease.holder);
-
-		if (ledger_take(leases->ledger, &lease, &err) == 0)
-			changed = true;
-		else
-			log_write(leases->options.log, LOG_LEVEL_DEBUG, NULL, "%s", err.text);
-	}
-
-	if (changed)
-		leases_save(leases);
+	(void)snprintf(uuid, sizeof(uuid), "%.*s", (int)length, unit);
+	return inventory_find_gpu(inventory, uuid) || inventory_find_mig(inventory, uuid);
 }
 
-const struct ledger *leases_ledger(const struct leases *leases)
+/* True: the ledger has changed. */
+static bool leases_enter(struct leases *leases, const struct podresources *podresources,
+			 const struct podresources_holder *at, int64_t now_unix_ns, struct err *err)
+{
+	const struct ledger_lease *held = ledger_find(leases->ledger, at->unit);
+	char holder[LEDGER_HOLDER_MAX];
+	const struct ledger_lease lease = {.unit = at->unit,
+					   .resource = at->resource,
+					   .holder = holder,
+					   .door = POLICY_DOOR_KUBELET,
+					   .since_unix_ns = now_unix_ns};
+
+	leases_holder(at, holder);
+
+	if (held && held->door == POLICY_DOOR_KUBELET &&
+	    leases_look_up(podresources, held) != LISTED_UNIT)
+		return false;
+
+	int rc = held && held->door == POLICY_DOOR_KUBELET
+		     ? ledger_transfer(leases->ledger, held->holder, &lease, err)
+		     : ledger_take(leases->ledger, &lease, err);
+	if (rc < 0)
+		(void)err_wrap(err, "container %s", holder);
+
+	return rc == 0;
+}
+
+void leases_follow(struct leases *leases, const struct podresources *podresources,
+		   const struct inventory *inventory, int64_t now_unix_ns, uint64_t now_ns)
+{
+	struct err err = {0};
+	bool changed = leases_end(leases, podresources, now_ns);
+
+	for (size_t i = 0; podresources && i < podresources_count(podresources); i++) {
+		const struct podresources_holder *at = podresources_at(podresources, i);
+		if (leases_is_device(inventory, at->unit))
+			changed |= leases_enter(leases, podresources, at, now_unix_ns, &err);
+	}
+
+	if (strcmp(err.text, leases->contested) != 0) {
+		(void)snprintf(leases->contested, sizeof(leases->contested), "%s", err.text);
+		if (*err.text)
+			log_write(leases->options.log, LOG_LEVEL_WARNING, NULL,
+				  "the kubelet says that a container has what it cannot have: %s",
+				  err.text);
+	}
+
+	if (!changed)
+		return;
+
+	leases_save(leases);
+	if (leases->options.changed)
+		leases->options.changed(leases->options.context);
+}
+
+int leases_start(struct leases *leases, const char *resource, char *const *units, size_t count,
+		 int64_t now_unix_ns, uint64_t now_ns, struct err *err)
+{
+	struct ledger_lease lease = {.resource = resource,
+				     .holder = LEASES_STARTING,
+				     .door = POLICY_DOOR_KUBELET,
+				     .since_unix_ns = now_unix_ns,
+				     .until_ns = clock_after_ns(now_ns, LEASES_STARTING_NS)};
+
+	for (size_t i = 0; i < count; i++) {
+		const struct ledger_lease *held = ledger_find(leases->ledger, units[i]);
+		int rc = 0;
+
+		lease.unit = units[i];
+		if (held && held->door == POLICY_DOOR_KUBELET)
+			ledger_keep(leases->ledger, units[i], lease.until_ns);
+		else
+			rc = ledger_take(leases->ledger, &lease, err);
+
+		if (rc == 0)
+			continue;
+
+		while (i-- > 0) /* those that a container has stay */
+			(void)ledger_release(leases->ledger, units[i], LEASES_STARTING, NULL);
+
+		return rc;
+	}
+
+	return 0;
+}
+
+/* --- what there is --------------------------------------------------------------------------- */
+
+void leases_describe(struct leases *leases, const struct inventory *inventory)
+{
+	size_t count = 0;
+	if (!inventory)
+		return;
+
+	_cleanup_free_ struct ledger_device *devices =
+	    calloc(inventory->gpu_count + inventory->mig_count + 1, sizeof(*devices));
+
+	for (uint32_t i = 0; devices && i < inventory->gpu_count; i++)
+		devices[count++] = (struct ledger_device){.uuid = inventory->gpus[i].uuid};
+
+	for (uint32_t i = 0; devices && i < inventory->mig_count; i++)
+		devices[count++] =
+		    (struct ledger_device){.uuid = inventory->migs[i].uuid,
+					   .gpu = inventory->gpus[inventory->migs[i].parent].uuid};
+
+	struct err err = {0};
+	int rc = devices ? ledger_describe(leases->ledger, devices, count, &err)
+			 : err_set(&err, -ENOMEM, "out of memory for the devices");
+	if (rc < 0)
+		log_write(leases->options.log, LOG_LEVEL_WARNING, NULL, "the ledger: %s", err.text);
+}
+
+struct ledger *leases_ledger(const struct leases *leases)
 {
 	return leases->ledger;
 }

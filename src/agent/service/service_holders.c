@@ -13,104 +13,71 @@
 #include "units/ledger.h"
 #include "wire/arena.h"
 
+/* What an answer is made of. */
+struct holders_answer {
+	const struct ledger *ledger;
+	const struct podresources *pods; /* NULL: there is no kubelet */
+	struct arena *arena;
+	Sluice__V1__HoldersReply *out;
+};
+
 /* NULL: no memory. */
-static Sluice__V1__Holder *holders_add(struct arena *arena, Sluice__V1__HoldersReply *out)
+static Sluice__V1__Holder *holders_add(struct holders_answer *holders,
+				       const struct ledger_lease *lease)
 {
-	Sluice__V1__Holder *holder = arena_alloc(arena, sizeof(*holder));
+	Sluice__V1__Holder *holder = arena_alloc(holders->arena, sizeof(*holder));
 	if (!holder)
 		return NULL;
+
 	sluice__v1__holder__init(holder);
-	out->holders[out->n_holders++] = holder;
+	holder->door = answer_text(holders->arena, policy_door_to_string(lease->door));
+	holder->unit = answer_text(holders->arena, lease->unit);
+	holder->resource = answer_text(holders->arena, lease->resource);
+	holder->job = lease->job;
+	holder->since_unix_ns = lease->since_unix_ns;
+	holders->out->holders[holders->out->n_holders++] = holder;
+
 	return holder;
 }
 
-static void holders_of_kubelet(const struct service *service, const struct podresources *pods,
-			       struct arena *arena, Sluice__V1__HoldersReply *out)
+/* "NAMESPACE/POD/CONTAINER", or words. */
+static void holders_name(const struct holders_answer *holders, const char *text,
+			 Sluice__V1__Holder *out)
 {
-	const struct ledger *ledger = leases_ledger(service->options.leases);
+	const char *slash = strchr(text, '/'), *second = slash ? strchr(slash + 1, '/') : NULL;
+	if (!second)
+		return;
 
-	out->problem = answer_text(arena, podresources_problem(pods));
-	for (size_t i = 0; i < podresources_count(pods); i++) {
-		const struct podresources_holder *at = podresources_at(pods, i);
-		/* What is not in the ledger is a device of somebody else's plugin. */
-		const struct ledger_lease *lease = ledger_find(ledger, at->unit);
-		if (!lease || strcmp(lease->resource, at->resource) != 0)
+	out->name_space = arena_printf(holders->arena, "%.*s", (int)(slash - text), text);
+	out->pod = arena_printf(holders->arena, "%.*s", (int)(second - slash - 1), slash + 1);
+	out->container = answer_text(holders->arena, second + 1);
+}
+
+/* All containers of the pod that have it; of one that is not listed the ledger's word. */
+static void holders_of_kubelet(struct holders_answer *holders, const struct ledger_lease *lease)
+{
+	size_t count = holders->pods ? podresources_count(holders->pods) : 0;
+	bool is_listed = false;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct podresources_holder *at = podresources_at(holders->pods, i);
+		if (strcmp(at->unit, lease->unit) != 0 ||
+		    strcmp(at->resource, lease->resource) != 0)
 			continue;
 
-		Sluice__V1__Holder *holder = holders_add(arena, out);
+		Sluice__V1__Holder *holder = holders_add(holders, lease);
 		if (!holder)
 			return;
 
-		holder->door = answer_text(arena, policy_door_to_string(POLICY_DOOR_KUBELET));
-		holder->unit = answer_text(arena, at->unit);
-		holder->resource = answer_text(arena, at->resource);
-		holder->name_space = answer_text(arena, at->name_space);
-		holder->pod = answer_text(arena, at->pod);
-		holder->container = answer_text(arena, at->container);
-		holder->since_unix_ns = lease->since_unix_ns;
+		holder->name_space = answer_text(holders->arena, at->name_space);
+		holder->pod = answer_text(holders->arena, at->pod);
+		holder->container = answer_text(holders->arena, at->container);
+		is_listed = true;
 	}
-}
 
-static size_t holders_count_slots(const struct launch_grant *grant)
-{
-	size_t count = 0;
-	for (uint32_t slot = 0; slot < grant->slot_count; slot++)
-		count += launch_grant_has(grant, slot);
-	return count;
-}
-
-/* A job with every slot of a device holds the device; else each slot is a unit of its own. */
-static void holders_of_grant(const struct job *job, const struct launch_grant *grant,
-			     struct arena *arena, Sluice__V1__HoldersReply *out)
-{
-	bool is_whole = holders_count_slots(grant) == grant->slot_count;
-
-	for (uint32_t slot = 0; slot < grant->slot_count; slot++) {
-		if (!launch_grant_has(grant, slot))
-			continue;
-
-		Sluice__V1__Holder *holder = holders_add(arena, out);
-		if (!holder)
-			return;
-
-		char *unit = is_whole ? arena_copy_valid(arena, grant->uuid)
-				      : arena_printf(arena, "%s::%u", grant->uuid, slot);
-		if (unit)
-			holder->unit = unit;
-		holder->door = answer_text(arena, policy_door_to_string(POLICY_DOOR_QUEUE));
-		holder->job = job->id;
-		holder->since_unix_ns = job->started_unix_ns;
-
-		if (is_whole)
-			return;
-	}
-}
-
-/* Calls with each grant of the jobs that have some. */
-static void holders_each(const struct service *service, struct arena *arena,
-			 void (*each)(const struct job *job, const struct launch_grant *grant,
-				      struct arena *arena, Sluice__V1__HoldersReply *out),
-			 Sluice__V1__HoldersReply *out)
-{
-	const struct queue *queue = service->options.queue;
-
-	for (const struct job *job = queue_first(queue); job; job = queue_next(queue, job)) {
-		struct queue_attempt attempt;
-
-		if (job->state == JOB_PENDING)
-			continue;
-
-		queue_attempt_of(queue, job, &attempt);
-
-		for (size_t i = 0; i < attempt.grant_count; i++)
-			each(job, &attempt.grants[i], arena, out);
-	}
-}
-
-static void holders_make_room(const struct job *job, const struct launch_grant *grant,
-			      struct arena *arena, Sluice__V1__HoldersReply *out)
-{
-	out->n_holders += holders_count_slots(grant);
+	Sluice__V1__Holder *holder = is_listed ? NULL : holders_add(holders, lease);
+	if (holder)
+		holders_name(holders, lease->holder, holder);
 }
 
 void service_holders(struct wire_call *call, const ProtobufCMessage *message, void *context)
@@ -128,11 +95,12 @@ void service_holders(struct wire_call *call, const ProtobufCMessage *message, vo
 	arena_init(&arena, SERVICE_ARENA_MAX);
 	const struct door_kubelet *door = doors_at(service->options.doors, DOOR_KUBELET);
 	const struct podresources *pods = door ? door_kubelet_pods(door) : NULL;
+	struct holders_answer holders = {.ledger = leases_ledger(service->options.leases),
+					 .pods = pods,
+					 .arena = &arena,
+					 .out = &reply};
+	size_t room = ledger_count(holders.ledger) + (pods ? podresources_count(pods) : 0) + 1;
 
-	holders_each(service, &arena, holders_make_room, &reply);
-	size_t room = reply.n_holders + (pods ? podresources_count(pods) : 0) + 1;
-
-	reply.n_holders = 0;
 	reply.holders = arena_alloc(&arena, room * sizeof(*reply.holders));
 	if (!reply.holders) {
 		(void)err_set(&err, -ENOMEM, "out of memory for the answer");
@@ -140,8 +108,15 @@ void service_holders(struct wire_call *call, const ProtobufCMessage *message, vo
 		return;
 	}
 
-	if (pods)
-		holders_of_kubelet(service, pods, &arena, &reply);
-	holders_each(service, &arena, holders_of_grant, &reply);
+	reply.problem = answer_text(&arena, pods ? podresources_problem(pods) : "");
+
+	for (size_t i = 0; i < ledger_count(holders.ledger); i++) {
+		const struct ledger_lease *lease = ledger_at(holders.ledger, i);
+		if (lease->door == POLICY_DOOR_KUBELET)
+			holders_of_kubelet(&holders, lease);
+		else
+			(void)holders_add(&holders, lease);
+	}
+
 	service_request_reply(request, &reply.base);
 }

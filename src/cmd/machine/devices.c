@@ -117,6 +117,8 @@ static int print_holders(const Sluice__V1__HoldersReply *holders, struct err *er
 
 		if (holder->job > 0)
 			table_addf(table, "job %" PRIu64, holder->job);
+		else if (!*holder->pod)
+			table_add(table, "a container that is being started");
 		else
 			table_addf(table, "%s/%s/%s", holder->name_space, holder->pod,
 				   holder->container);

@@ -104,6 +104,12 @@ void kubelet_register_again(struct kubelet *kubelet)
 		life_register(kubelet->lives[i]);
 }
 
+void kubelet_resume(struct kubelet *kubelet)
+{
+	for (size_t i = 0; i < kubelet->count; i++)
+		life_resume(kubelet->lives[i]);
+}
+
 static void kubelet_look(struct kubelet *kubelet)
 {
 	bool is_other = sockdir_look(kubelet->sockdir);
@@ -229,6 +235,7 @@ static int kubelet_take(struct kubelet *kubelet, struct kubelet_resource *resour
 	    .socket = kubelet->socket,
 	    .directory = kubelet->directory,
 	    .no_registration = kubelet->options.no_registration,
+	    .book = kubelet->options.book,
 	    .changed = kubelet_on_changed,
 	    .ended = kubelet_on_ended,
 	    .context = kubelet,

@@ -44,6 +44,7 @@ struct kubelet_options {
 	const char *socket;   /* the kubelet's; NULL: KUBELET_SOCKET below `root`. Borrowed */
 	const char *root;     /* before /dev, /proc and KUBELET_SOCKET; "" or NULL: /. Borrowed */
 	bool no_registration; /* serve only: somebody else registers */
+	struct plugin_book book;
 	/* A resource was attached, lost, refused, ...: what kubelet_resource_at() says is new. May
 	 * be NULL. Not from within a function of this header. */
 	void (*changed)(void *context);
@@ -85,6 +86,9 @@ int kubelet_set_resources(struct kubelet *kubelet, struct kubelet_resource *cons
 			  size_t count, struct err *err);
 /* Registers every resource anew: after SIGHUP, or when another plugin may have taken its place. */
 void kubelet_register_again(struct kubelet *kubelet);
+
+/* What waits for the book is asked again: plugin_resume(). */
+void kubelet_resume(struct kubelet *kubelet);
 
 enum kubelet_state {
 	KUBELET_WAITING,     /* no kubelet.sock, or the last attempt failed: see the problem */

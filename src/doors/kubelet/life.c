@@ -224,6 +224,7 @@ static int life_open_plugin(struct life *life)
 	    .directory = life->options.directory,
 	    .resource = life->name,
 	    .endpoint = life->endpoint,
+	    .book = life->options.book,
 	    .changed = life_on_plugin,
 	    .context = life,
 	};
@@ -491,6 +492,12 @@ void life_update(struct life *life, struct kubelet_resource *resource, struct al
 	if (was_ending && !life->is_hanging_up)
 		loop_defer(life->options.loop, &life->step, life_on_step, life);
 	life_tell(life);
+}
+
+void life_resume(struct life *life)
+{
+	if (life->plugin)
+		plugin_resume(life->plugin);
 }
 
 void life_set_allocator(struct life *life, struct allocator *allocator)

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "doors/kubelet/plugin.h"
+
 struct allocator;
 struct err;
 struct kubelet_resource;
@@ -36,6 +38,7 @@ struct life_options {
 	const char *socket;    /* the kubelet's */
 	const char *directory; /* of that, and of ours */
 	bool no_registration;
+	struct plugin_book book;
 	/* What life_view() says is new. Also from within functions of this header. */
 	void (*changed)(void *context);
 	/* The end that life_end() asked for: it may be freed. Never from within a function of this
@@ -53,6 +56,7 @@ struct life *life_free(struct life *life);
 
 /* What it is from now on; takes `resource` over. A life that was to end goes on. */
 void life_update(struct life *life, struct kubelet_resource *resource, struct allocator *allocator);
+void life_resume(struct life *life); /* plugin_resume() */
 /* The one before is not used any more. */
 void life_set_allocator(struct life *life, struct allocator *allocator);
 const struct kubelet_resource *life_resource(const struct life *life);

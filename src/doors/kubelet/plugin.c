@@ -38,6 +38,13 @@ struct plugin_stream {
 	uint64_t version; /* of the list that it was sent; 0: none */
 };
 
+/* An Allocate that waits for the book; in the arena of its call. */
+struct plugin_waiting {
+	struct wire_call *call;		 /* borrowed */
+	const ProtobufCMessage *request; /* borrowed: the call's */
+	struct plugin_waiting *next, **link;
+};
+
 struct plugin {
 	struct loop *loop;	    /* borrowed */
 	struct log *log;	    /* borrowed */
@@ -56,6 +63,8 @@ struct plugin {
 	uint64_t shown_version;
 	struct loop_timer *timer; /* owned */
 	struct plugin_stream *streams;
+	struct plugin_book book;
+	struct plugin_waiting *waiting;
 	struct plugin_counts counts;
 	void (*changed)(void *context);
 	void *context;
@@ -285,6 +294,47 @@ static void plugin_on_options(struct wire_call *call, const ProtobufCMessage *re
 	plugin_answer(call, &options.base);
 }
 
+/* The units of all containers, as far as they are to be had. */
+static int plugin_take(const struct plugin *plugin, const V1beta1__AllocateRequest *request,
+		       struct err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; plugin->book.take && rc == 0 && i < request->n_container_requests; i++) {
+		const V1beta1__ContainerAllocateRequest *of = request->container_requests[i];
+		rc = plugin->book.take(plugin->resource->name, of->devices_ids, of->n_devices_ids,
+				       plugin->book.context, err);
+	}
+
+	return rc;
+}
+
+static void waiting_remove(void *context)
+{
+	struct plugin_waiting *waiting = context;
+	*waiting->link = waiting->next;
+	if (waiting->next)
+		waiting->next->link = waiting->link;
+}
+
+/* False: no memory. */
+static bool plugin_wait(struct plugin *plugin, struct wire_call *call,
+			const ProtobufCMessage *request)
+{
+	struct plugin_waiting *waiting = arena_alloc(wire_call_arena(call), sizeof(*waiting));
+	if (!waiting)
+		return false;
+
+	*waiting = (struct plugin_waiting){
+	    .call = call, .request = request, .next = plugin->waiting, .link = &plugin->waiting};
+	if (waiting->next)
+		waiting->next->link = &waiting->next;
+	plugin->waiting = waiting;
+	wire_call_on_cancel(call, waiting_remove, waiting);
+
+	return true;
+}
+
 static void plugin_on_allocate(struct wire_call *call, const ProtobufCMessage *message,
 			       void *context)
 {
@@ -297,6 +347,11 @@ static void plugin_on_allocate(struct wire_call *call, const ProtobufCMessage *m
 	    is_pool ? pool_answer(plugin->resource, request, wire_call_arena(call), &response, &err)
 		    : allocate_answer(plugin->resource, request, NULL, wire_call_arena(call),
 				      &response, &err);
+	if (rc == 0 && !is_pool)
+		rc = plugin_take(plugin, request, &err);
+	if (rc == -EAGAIN && plugin_wait(plugin, call, message))
+		return;
+
 	if (rc == 0)
 		rc = wire_call_reply(call, &response.base, &err);
 
@@ -308,6 +363,25 @@ static void plugin_on_allocate(struct wire_call *call, const ProtobufCMessage *m
 	plugin->counts.refused++;
 	log_write(plugin->log, LOG_LEVEL_WARNING, NULL, "%s", err.text);
 	wire_call_finish(call, is_pool ? pool_status(rc) : allocate_status(rc), err.text);
+}
+
+void plugin_resume(struct plugin *plugin)
+{
+	/* Apart: a call may end with another one's connection, and may have to wait again. */
+	struct plugin_waiting *list = plugin->waiting;
+
+	plugin->waiting = NULL;
+	if (list)
+		list->link = &list;
+
+	while (list) {
+		struct wire_call *call = list->call;
+		const ProtobufCMessage *request = list->request;
+
+		waiting_remove(list);
+		wire_call_on_cancel(call, NULL, NULL);
+		plugin_on_allocate(call, request, plugin);
+	}
 }
 
 /* An error here costs the pod its life; an empty answer leaves the choice to the kubelet. */
@@ -471,6 +545,7 @@ int plugin_open(const struct plugin_options *options, struct kubelet_resource *r
 
 	plugin->loop = options->loop;
 	plugin->log = options->log;
+	plugin->book = options->book;
 	plugin->changed = options->changed;
 	plugin->context = options->context;
 	plugin->allocator = allocator;

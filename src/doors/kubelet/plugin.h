@@ -32,12 +32,23 @@ enum plugin_limits {
 #define PLUGIN_COALESCE_NS UINT64_C(50000000)	/* changes within this go out as one list */
 #define PLUGIN_CLOSE_NS	   UINT64_C(1000000000) /* for calls that run when it is to close */
 
+/* Where it is entered who holds what. */
+struct plugin_book {
+	/* Before Allocate is answered: all of a container's units, or none. -EBUSY: somebody else
+	 * has one of them; -EAGAIN: that is not known yet, and the kubelet waits for
+	 * plugin_resume(). NULL: nobody keeps a book. */
+	int (*take)(const char *resource, char *const *units, size_t count, void *context,
+		    struct err *err);
+	void *context;
+};
+
 struct plugin_options {
 	struct loop *loop;     /* borrowed */
 	struct log *log;       /* borrowed; may be NULL */
 	const char *directory; /* of the kubelet's socket and of ours; borrowed until opened */
 	const char *resource;  /* "nvidia.com/gpu"; borrowed until opened */
 	const char *endpoint;  /* of the socket; NULL: plugin_endpoint(). The same */
+	struct plugin_book book;
 	/* A stream was opened or ended. Not from within a function of this header. May be NULL. */
 	void (*changed)(void *context);
 	void *context;
@@ -79,6 +90,9 @@ void plugin_flush(struct plugin *plugin);
  * that ends after the new one would take the new one down. `done` is called once, later; when it is
  * hung up again meanwhile, only the newest one is, and not after plugin_close(). */
 void plugin_hang_up(struct plugin *plugin, void (*done)(void *context), void *context);
+
+/* What waited for the book is asked again. */
+void plugin_resume(struct plugin *plugin);
 
 /* Somebody holds a ListAndWatch stream open. */
 bool plugin_is_attached(const struct plugin *plugin);

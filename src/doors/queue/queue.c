@@ -324,6 +324,7 @@ struct queue_run *queue_run_free(struct queue_run *run)
 	if (!run)
 		return NULL;
 
+	queue_lease_end(run);
 	queue_control_close(run);
 	run->retry = loop_timer_free(run->retry);
 	run->child = child_free(run->child);

@@ -25,6 +25,7 @@ struct account;
 struct child_set;
 struct err;
 struct inventory;
+struct ledger;
 struct log;
 struct loop;
 struct policy;
@@ -59,6 +60,7 @@ struct queue_options {
 	const char *container;	 /* path of sluice-container; NULL: no job with an image starts */
 	const char *device_root; /* before /dev and /sys; NULL: "" */
 	struct account *account; /* of users; NULL: one of its own */
+	struct ledger *ledger;	 /* of all doors; NULL: one of its own */
 	bool awaits_rules;	 /* nothing is forgotten before queue_set_rules() says how long */
 	size_t retention_jobs;	 /* final ones that are kept; 0: QUEUE_RETENTION_JOBS */
 	/* Called on the storage thread when cgroup_root is gone and a job starts. May be NULL. */

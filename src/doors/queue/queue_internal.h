@@ -2,8 +2,8 @@
 /*
  * What the files of the queue share. queue.c keeps the jobs and lends its memory to the others;
  * each of those has one transition: _submit, _schedule, _start, _control (what a supervisor says),
- * _inspect (what became of an attempt), _cancel, _hold (tokens of others), _observe, _query, _keep
- * (opening, retention).
+ * _inspect (what became of an attempt), _cancel, _hold (tokens of others), _lease (who holds what),
+ * _observe, _query, _keep (opening, retention).
  *
  * Two threads: functions named *_work run on the storage thread and touch nothing but their
  * operation, the store and files; all else is the loop's.
@@ -121,8 +121,10 @@ struct queue_run {
 	struct loop_timer *retry;
 	uint64_t retry_ns;
 	bool has_claim, has_claim_now, has_cancel_now, tokens_busy;
-	bool failed; /* the supervisor could not be started, or did nothing */
-	bool look;   /* it may be over: to be inspected */
+	bool has_leases;   /* its grants are in the ledger */
+	bool is_contested; /* they cannot be: somebody else's lease is there */
+	bool failed;	   /* the supervisor could not be started, or did nothing */
+	bool look;	   /* it may be over: to be inspected */
 	pid_t pid, supervisor_pid;
 	char cgroup[JOBDIR_TEXT_MAX];
 	char isolation[48], isolation_reason[CONTROL_TEXT_MAX];
@@ -225,6 +227,8 @@ struct queue {
 	struct store *store;						      /* owned */
 	struct account *account;					      /* borrowed, or */
 	struct account *own_account;					      /* owned */
+	struct ledger *ledger;						      /* borrowed, or */
+	struct ledger *own_ledger;					      /* owned */
 	struct token_place place;
 	char boot_id[JOBDIR_BOOT_MAX];
 	bool closing;
@@ -486,6 +490,15 @@ void queue_trial_add(struct queue *queue, struct queue_submission *submission);
 /* Looks for who has the tokens that the run wanted. Returns how many devices were marked. */
 size_t queue_hold_look(struct queue *queue, const struct queue_run *run);
 void queue_hold_clear(struct queue *queue);
+
+/* queue_lease.c */
+/* Enters the run's grants into the ledger, all or none. -EBUSY: somebody else has one of them. */
+int queue_lease_take(struct queue_run *run, struct err *err);
+/* The same of what is so already: tried again with each pass, and said once. */
+void queue_lease_enter(struct queue_run *run);
+void queue_lease_end(struct queue_run *run);
+/* Marks the devices that others hold. */
+void queue_lease_mark(const struct queue *queue, struct schedule_machine *machine);
 
 /* queue_observe.c */
 void queue_observe(struct queue *queue);

@@ -22,6 +22,7 @@
 #include "doors/queue/store/store_share.h"
 #include "job/trash.h"
 #include "job/workdir.h"
+#include "units/ledger.h"
 
 enum {
 	KEEP_LOCK_MS = 5000, /* for somebody between fork and exec to let go */
@@ -489,6 +490,7 @@ static int keep_load(const struct job *stored, const char *grants, void *context
 		run->grants = take_ptr(attempt.grants);
 		run->grant_count = attempt.grant_count;
 		memcpy(run->instance, attempt.instance, sizeof(run->instance));
+		queue_lease_enter(run);
 	}
 
 	queue_job_add(job);
@@ -621,7 +623,12 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
 	queue_change_init(queue);
 	keep_read_boot(queue);
 
-	int rc = queue_account_open(queue, err);
+	queue->ledger = options->ledger;
+	if (!queue->ledger)
+		queue->ledger = queue->own_ledger = ledger_new();
+
+	int rc = queue->ledger ? queue_account_open(queue, err)
+			       : err_set(err, -ENOMEM, "no memory for the queue");
 	if (rc == 0)
 		rc = queue_submit_init(queue, err);
 	if (rc == 0)
@@ -679,6 +686,7 @@ static void keep_free(struct queue *queue)
 	loop_cancel(queue->options.loop, &queue->pass_task);
 	loop_cancel(queue->options.loop, &queue->changed_task);
 	queue->own_account = account_free(queue->own_account);
+	queue->own_ledger = ledger_free(queue->own_ledger);
 	if (queue->keeper) {
 		queue_history_done(&queue->keeper->history);
 		free(queue->keeper->ids);

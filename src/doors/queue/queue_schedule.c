@@ -31,7 +31,9 @@ static const char *queue_stranger(uint32_t pid, void *context)
 static void queue_machine_take(struct queue *queue, struct schedule_machine *machine)
 {
 	for (size_t i = 0; i < queue->count; i++) {
-		const struct queue_run *run = queue->jobs[i]->run;
+		struct queue_run *run = queue->jobs[i]->run;
+		if (run)
+			queue_lease_enter(run);
 		for (size_t g = 0; run && g < run->grant_count; g++)
 			schedule_machine_take(machine, &run->grants[g]);
 	}
@@ -55,7 +57,7 @@ static bool queue_machine_differs(const struct schedule_machine *a,
 	for (size_t i = 0; i < a->device_count; i++) {
 		const struct schedule_device *x = &a->devices[i], *y = &b->devices[i];
 		if (strcmp(x->unit.uuid, y->unit.uuid) != 0 || x->unit.healthy != y->unit.healthy ||
-		    x->unit.outsider != y->unit.outsider ||
+		    x->unit.outsider != y->unit.outsider || strcmp(x->holder, y->holder) != 0 ||
 		    strcmp(x->unit.reason, y->unit.reason) != 0 || x->slot_count != y->slot_count)
 			return true;
 	}
@@ -84,6 +86,7 @@ bool queue_machine_make(struct queue *queue)
 	queue->is_stale = false;
 	machine.rules = &queue->rules;
 	schedule_machine_sicken(&machine, &queue->health);
+	queue_lease_mark(queue, &machine);
 
 	if (!machine.inventory && queue->why[0])
 		(void)snprintf(machine.problem, sizeof(machine.problem), "%s", queue->why);
@@ -248,6 +251,13 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 
 	run->grants = take_ptr(decision->grants);
 	run->grant_count = decision->grant_count;
+
+	struct err err = {0};
+	if (queue_lease_take(run, &err) < 0) {
+		queue_put_back(job, JOB_REASON_BACKOFF, err.text, NULL, true);
+		return;
+	}
+
 	if (decision->was_pledged)
 		queue_member_serve(pass->queue, shown->uid, loop_now_ns(pass->queue->options.loop));
 	queue_start(job);

@@ -107,6 +107,7 @@ FAKE_FREE(queue)
 FAKE_FREE(web)
 FAKE(kubelet, update)
 FAKE(kubelet, look)
+FAKE(kubelet, jobs)
 FAKE(kubelet, register_again)
 FAKE(kubelet, stop)
 FAKE(rdma, update)
@@ -130,6 +131,7 @@ FAKE(queue, stop)
 FAKE(web, update)
 FAKE(web, jobs)
 FAKE(web, stop)
+FAKE_QUEUE(kubelet)
 FAKE_QUEUE(pools)
 FAKE_QUEUE(queue)
 FAKE_QUEUE(web)
@@ -204,9 +206,9 @@ static void test_each_is_told_in_its_turn(void **state)
 	doors_look(doors);
 	assert_string_equal(called(), " kubelet-look");
 	doors_jobs(doors);
-	assert_string_equal(called(), " queue-update web-jobs");
+	assert_string_equal(called(), " kubelet-jobs queue-update web-jobs");
 	doors_set_queue(doors, (struct queue *)&fake);
-	assert_string_equal(called(), " pools-queue queue-queue web-queue");
+	assert_string_equal(called(), " kubelet-queue pools-queue queue-queue web-queue");
 	doors_reload(doors);
 	assert_string_equal(called(), " rdma-reload labels-reload queue-reload web-update");
 	doors_register_again(doors);
