@@ -74,6 +74,7 @@ struct plugin_options door_options(struct door *door)
 	return (struct plugin_options){.loop = door->fixture->loop,
 				       .directory = door->fixture->directory,
 				       .resource = "nvidia.com/gpu",
+				       .book = door->book,
 				       .changed = on_changed,
 				       .context = door};
 }

@@ -41,6 +41,7 @@ struct door {
 	struct rig *rig;
 	struct plugin *plugin; /* owned */
 	struct caller callers[DOOR_CALLERS];
+	struct plugin_book book; /* of the next door_open() */
 	unsigned changes, hung_up;
 };
 

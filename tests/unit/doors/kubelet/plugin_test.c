@@ -612,6 +612,133 @@ static void test_out_of_memory_for_a_list(void **state)
 	assert_true(failmalloc_each(scenario_lists, *state) > 50);
 }
 
+/* --- the book --- */
+
+struct book {
+	int rc; /* what it says */
+	unsigned asked;
+	char units[256]; /* of the last question */
+};
+
+static int book_take(const char *resource, char *const *units, size_t count, void *context,
+		     struct err *err)
+{
+	struct book *book = context;
+	book->asked++;
+	(void)snprintf(book->units, sizeof(book->units), "%s:", resource);
+	for (size_t i = 0; i < count; i++) {
+		size_t length = strlen(book->units);
+		(void)snprintf(book->units + length, sizeof(book->units) - length, " %s", units[i]);
+	}
+	return book->rc < 0 ? err_set(err, book->rc, "unit 'GPU-b' is held by job 1") : 0;
+}
+
+static void test_what_somebody_else_holds_is_refused(void **state)
+{
+	struct door *door = *state;
+	struct book book = {.rc = -EBUSY};
+	enum wire_status status;
+	door->book = (struct plugin_book){.take = book_take, .context = &book};
+	door_open(door, "");
+	const char *said =
+	    door_allocate(door, (const char *const[]){"GPU-b", "GPU-a", NULL}, &status);
+	assert_string_equal(said, "unit 'GPU-b' is held by job 1");
+	assert_int_not_equal(status, WIRE_OK);
+	assert_string_equal(book.units, "nvidia.com/gpu: GPU-b GPU-a");
+	/* What is no device does not get as far as that. */
+	(void)door_allocate(door, (const char *const[]){"GPU-x", NULL}, &status);
+	assert_int_equal(book.asked, 1);
+	book.rc = 0;
+	said = door_allocate(door, (const char *const[]){"GPU-a", NULL}, &status);
+	assert_string_equal(said, "");
+	assert_int_equal(status, WIRE_OK);
+	assert_int_equal(door_counts(door).allocations, 1);
+	assert_int_equal(door_counts(door).refused, 2);
+}
+
+struct patient {
+	unsigned replies, ends;
+	struct wire_result result;
+};
+
+static void on_patient_reply(const ProtobufCMessage *reply, void *context)
+{
+	struct patient *patient = context;
+	(void)reply;
+	patient->replies++;
+}
+
+static void on_patient_end(const struct wire_result *result, void *context)
+{
+	struct patient *patient = context;
+	patient->ends++;
+	patient->result.status = result->status;
+}
+
+static void patient_ask(struct door *door, unsigned caller, struct patient *patient)
+{
+	V1beta1__ContainerAllocateRequest container = V1BETA1__CONTAINER_ALLOCATE_REQUEST__INIT;
+	V1beta1__ContainerAllocateRequest *containers[] = {&container};
+	V1beta1__AllocateRequest request = V1BETA1__ALLOCATE_REQUEST__INIT;
+	char *names[] = {(char[]){"GPU-a"}};
+	const struct wire_client_callbacks callbacks = {on_patient_reply, on_patient_end, patient};
+
+	container.devices_ids = names;
+	container.n_devices_ids = 1;
+	request.container_requests = containers;
+	request.n_container_requests = 1;
+	struct wire_client *client = door->callers[caller].client
+					 ? door->callers[caller].client
+					 : door_connect(door, caller)->client;
+	assert_non_null(wire_client_call(client, &door_methods[DOOR_ALLOCATE], &request.base, 0,
+					 &callbacks, NULL));
+}
+
+static bool patient_is_done(void *context)
+{
+	const struct patient *patient = context;
+	return patient->ends > 0;
+}
+
+/* Two of one connection, one whose caller hangs up meanwhile, and one for which it is still too
+ * early the next time. */
+static void test_who_comes_before_the_book_waits(void **state)
+{
+	struct door *door = *state;
+	struct book book = {.rc = -EAGAIN};
+	struct patient patients[4] = {{.replies = 0}};
+	door->book = (struct plugin_book){.take = book_take, .context = &book};
+	door_open(door, "");
+	patient_ask(door, 0, &patients[0]);
+	patient_ask(door, 0, &patients[1]);
+	patient_ask(door, 1, &patients[2]);
+	door_idle(door);
+	assert_int_equal(book.asked, 3);
+	plugin_resume(door->plugin);
+	assert_int_equal(book.asked, 6); /* each once */
+	door_hang_up(&door->callers[1]);
+	door_idle(door);
+
+	book.rc = 0;
+	plugin_resume(door->plugin);
+	assert_int_equal(book.asked, 8);
+	for (size_t i = 0; i < 2; i++) {
+		fixture_run(door->fixture, patient_is_done, &patients[i]);
+		assert_int_equal(patients[i].result.status, WIRE_OK);
+		assert_int_equal(patients[i].replies, 1);
+	}
+	assert_int_equal(door_counts(door).refused, 0);
+
+	/* Closed while somebody waits. */
+	book.rc = -EAGAIN;
+	patient_ask(door, 2, &patients[3]);
+	door_idle(door);
+	assert_int_equal(book.asked, 9);
+	door->plugin = plugin_close(door->plugin);
+	fixture_run(door->fixture, patient_is_done, &patients[3]);
+	assert_int_equal(patients[3].replies, 0);
+}
+
 #define door_test(name) cmocka_unit_test_setup_teardown(name, door_set_up, door_tear_down)
 
 int main(void)
@@ -634,6 +761,8 @@ int main(void)
 	    door_test(test_refused_in_the_words_that_people_know),
 	    door_test(test_duplicates_and_unhealthy_are_answered),
 	    door_test(test_preferred_allocation_never_fails),
+	    door_test(test_what_somebody_else_holds_is_refused),
+	    door_test(test_who_comes_before_the_book_waits),
 	    door_test(test_hang_up_and_serve_on),
 	    door_test(test_hang_up_has_a_deadline),
 	    door_test(test_close_with_everything_open),
