@@ -236,6 +236,25 @@ def test_lines(ready):
     assert reply.out.splitlines()[3:] == ["one", "two", "three"]
 
 
+def test_lines_that_failed_are_named(ready):
+    lines = "\n".join(["true", "", "exit 4", "kill -9 $$"] + ["true"] * 40 + ["exit 3 # " + "é" * 60])
+    reply = ready.run("sluice", "run", "--gpus", "0", "--lines", "-", input=lines)
+    numbers = [int(number) for number in reply.out.split()]
+    assert reply.rc == 4 and numbers == sorted(numbers) and len(numbers) == 44, reply
+    assert "3 of 44 lines failed:" in reply.err, reply.err
+    assert f"line 3, job {numbers[1]}, exit code 4: exit 4" in reply.err, reply.err
+    assert f"line 4, job {numbers[2]}, Signal (9" in reply.err, reply.err
+    assert f"line 45, job {numbers[-1]}, exit code 3: exit 3 # é" in reply.err and "..." in reply.err, reply.err
+    many = ready.run("sluice", "run", "--gpus", "0", "--lines", "-", input="false\n" * 23)
+    assert many.rc == 1 and many.err.count("exit code 1: false") == 20 and "and 3 more" in many.err, many.err
+    assert ready.run("sluice", "run", "--quiet", "--gpus", "0", "--lines", "-", input="false\n").err == ""
+
+
+def test_a_line_that_is_refused_is_named(ready):
+    reply = ready.run("sluice", "run", "-d", "--gpus", "200", "--lines", "-", input="\ntrue\n")
+    assert reply.rc != 0 and reply.out == "" and "line 2: " in reply.err, reply
+
+
 def test_lines_are_submitted_as_they_come(ready):
     process = ready.spawn("sluice", "run", "--gpus", "0", "-d", "--lines", "-", stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE)

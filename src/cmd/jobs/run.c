@@ -51,9 +51,7 @@ static void run_call(struct run *run, uint64_t id)
 	(void)snprintf(run->called, sizeof(run->called), "%" PRIu64, id); /* fits */
 }
 
-static void run_say(const struct run *run, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void run_say(const struct run *run, const char *format, ...)
+void run_say(const struct run *run, const char *format, ...)
 {
 	char text[2 * JOB_TEXT_MAX];
 	va_list arguments;
@@ -670,8 +668,11 @@ static int run_follow_all(struct run *run)
 		exit_code = exit_code ? exit_code : one;
 		if (run->stop_signal)
 			return exit_code;
+
+		run_lines_note(run, &run->accepted[i], one);
 	}
 
+	run_lines_tell(run);
 	return exit_code;
 }
 
@@ -812,6 +813,7 @@ static int run_run(const struct cmd_call *call)
 	agent_call_close(&run->agent);
 	run_request_done(&run->request);
 	free(run->accepted);
+	free(run->failures);
 	free(run);
 
 	return exit_code;

@@ -24,12 +24,24 @@ struct err;
 struct run_file;
 struct run_lines;
 
-enum { RUN_EXIT_INTERRUPTED = 128 + SIGINT };
+enum {
+	RUN_EXIT_INTERRUPTED = 128 + SIGINT,
+	RUN_COMMAND_SHOWN = 64, /* bytes of a line that is named */
+	RUN_FAILURES_MAX = 20,	/* lines that are named; of more only how many */
+};
 
 /* What was asked for and not yet followed. */
 struct run_accepted {
 	uint64_t id;
 	uint32_t members; /* of an array; 0: it is none */
+	uint64_t line;	  /* of --lines, it was there; 0: it was not */
+	char command[RUN_COMMAND_SHOWN];
+};
+
+/* One of --lines that has failed. */
+struct run_failure {
+	struct run_accepted accepted;
+	char why[JOB_TEXT_MAX];
 };
 
 /* One call, from the options to the end of the job. */
@@ -42,6 +54,8 @@ struct run {
 	const struct run_request *asked;
 	struct run_accepted *accepted; /* owned */
 	size_t accepted_count, accepted_room;
+	struct run_failure *failures; /* owned; NULL: none yet */
+	size_t failure_count;
 	uint64_t id, array_id;
 	char called[JOB_TEXT_LABEL_MAX]; /* the job at hand, "17" or "17.3" */
 
@@ -77,5 +91,11 @@ int run_accepted(struct run *run, const Sluice__V1__SubmitReply *reply, uint32_t
 int run_say_dry(const Sluice__V1__SubmitReply *reply);
 /* Reads all lines and submits them: 0, or an exit code as above. run_lines_send.c */
 int run_lines_send(struct run *run, struct run_lines *lines);
+/* The job of a line has ended with this exit code, or what was to follow it has; then all of them
+ * have. Both do nothing where there are no lines. run_lines_send.c */
+void run_lines_note(struct run *run, const struct run_accepted *accepted, int exit_code);
+void run_lines_tell(const struct run *run);
+/* A line for people, on standard error, after the command's name. */
+void run_say(const struct run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -6,6 +6,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/loop.h"
@@ -16,6 +19,22 @@
 enum { RUN_LINES_WAIT_MS = 100 }; /* for a line, between looks at signals */
 
 #define RUN_LINES_PASS_NS UINT64_C(10000000) /* for an answer, between looks for a line */
+
+/* What it is named by, should it fail. */
+static void run_lines_remember(struct run_accepted *accepted, const struct run_line *line)
+{
+	size_t length = strlen(line->text);
+	bool is_cut = length >= sizeof(accepted->command);
+	size_t shown = sizeof(accepted->command) - sizeof("...");
+
+	/* Not within a character. */
+	while (is_cut && shown > 0 && ((unsigned char)line->text[shown] & 0xc0) == 0x80)
+		shown--;
+
+	accepted->line = line->number;
+	(void)snprintf(accepted->command, sizeof(accepted->command), "%.*s%s",
+		       (int)(is_cut ? shown : length), line->text, is_cut ? "..." : "");
+}
 
 /* The oldest line that is under way was answered: its number is printed, or why it has none. */
 static int run_lines_take(struct run *run, struct run_batch *batch)
@@ -30,6 +49,8 @@ static int run_lines_take(struct run *run, struct run_batch *batch)
 	run->agent.result = answer->result;
 	if (err.code == 0) {
 		exit_code = run_accepted(run, &reply, line->request.wants.array_count);
+		if (exit_code == 0)
+			run_lines_remember(&run->accepted[run->accepted_count - 1], line);
 	} else {
 		(void)err_wrap(&err, "line %" PRIu64, line->number);
 		exit_code = cmd_fail(run->call, run_exit_of(run, answer->err.code), &err);
@@ -158,4 +179,57 @@ int run_lines_send(struct run *run, struct run_lines *lines)
 
 	(void)run_batch_free(batch);
 	return exit_code;
+}
+
+/* --- the lines that failed -------------------------------------------------------------------- */
+
+static void run_lines_describe(const Sluice__V1__Job *job, int exit_code, char out[JOB_TEXT_MAX])
+{
+	char reason[JOB_TEXT_MAX] = "";
+	if (job)
+		(void)job_text_reason(job, reason);
+
+	bool is_own = !job || strcmp(job->reason, "ExitCode") == 0;
+	if (is_own || !reason[0])
+		(void)snprintf(out, JOB_TEXT_MAX, "exit code %d", exit_code);
+	else
+		(void)snprintf(out, JOB_TEXT_MAX, "%s", reason);
+}
+
+void run_lines_note(struct run *run, const struct run_accepted *accepted, int exit_code)
+{
+	if (accepted->line == 0 || exit_code == 0)
+		return;
+
+	if (!run->failures)
+		run->failures = calloc(RUN_FAILURES_MAX, sizeof(*run->failures));
+	if (run->failures && run->failure_count < RUN_FAILURES_MAX) {
+		struct run_failure *failure = &run->failures[run->failure_count];
+		const Sluice__V1__Job *job = run->follow ? job_follow_job(run->follow) : NULL;
+		failure->accepted = *accepted;
+		run_lines_describe(job, exit_code, failure->why);
+	}
+
+	run->failure_count++; /* without memory they are counted only */
+}
+
+void run_lines_tell(const struct run *run)
+{
+	size_t shown = run->failures ? run->failure_count : 0;
+	if (run->failure_count == 0 || run->options->quiet)
+		return;
+
+	shown = shown < RUN_FAILURES_MAX ? shown : RUN_FAILURES_MAX;
+	run_say(run, "%zu of %zu lines failed%s", run->failure_count, run->accepted_count,
+		shown ? ":" : "");
+
+	for (size_t i = 0; i < shown; i++) {
+		const struct run_accepted *accepted = &run->failures[i].accepted;
+		run_say(run, "line %" PRIu64 ", job %" PRIu64 ", %s: %s", accepted->line,
+			accepted->id, run->failures[i].why, accepted->command);
+	}
+
+	if (shown < run->failure_count)
+		run_say(run, "and %zu more: 'sluice jobs --state failed' shows them",
+			run->failure_count - shown);
 }
