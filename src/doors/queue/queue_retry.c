@@ -20,6 +20,8 @@ enum {
 	RETRY_LOST_MAX = 6,   /* attempts whose end nobody knows, where `retries` says less */
 	RETRY_TEXT_MAX = 128, /* bytes of what is told of the last failure */
 	RETRY_LAST_MAX = RETRY_TEXT_MAX + 64,
+	RETRY_FIRST_MAX = 56, /* bytes of the first one's name */
+	RETRY_BOTH_MAX = RETRY_LAST_MAX + RETRY_FIRST_MAX + 24,
 };
 
 #define RETRY_DELAY_NS	   (10 * CLOCK_NS_PER_S)
@@ -69,35 +71,71 @@ static bool retry_is_allowed(const struct job *ended, uint64_t failures)
 }
 
 /* "ExitCode (7)". What is behind it stays apart: it may be the owner's alone. */
-static void retry_name_last(const struct job *ended, char out[RETRY_LAST_MAX])
+static void retry_name(enum job_reason reason, const char *text, char out[RETRY_LAST_MAX])
 {
-	bool has_text = ended->reason_text && ended->reason_text[0];
-	(void)snprintf(out, RETRY_LAST_MAX, "%s%s%.*s%s", job_reason_to_string(ended->reason),
-		       has_text ? " (" : "", RETRY_TEXT_MAX, has_text ? ended->reason_text : "",
+	bool has_text = text && text[0];
+	(void)snprintf(out, RETRY_LAST_MAX, "%s%s%.*s%s", job_reason_to_string(reason),
+		       has_text ? " (" : "", RETRY_TEXT_MAX, has_text ? text : "",
 		       has_text ? ")" : "");
 }
 
-static void retry_set_reason(struct job *ended, enum job_reason reason, uint64_t failures)
+struct retry_first {
+	uint32_t number; /* those before it were before somebody's 'jobs retry' */
+	char name[RETRY_LAST_MAX];
+};
+
+/* The first attempt that has ended and was not given back. 1 ends the search. */
+static int retry_find_first(const struct store_attempt *attempt, void *context)
 {
-	char text[JOB_REASON_MAX], last[RETRY_LAST_MAX];
-	retry_name_last(ended, last);
-	(void)snprintf(text, sizeof(text), "%" PRIu64 " failures, the last: %s", failures, last);
+	struct retry_first *first = context;
+	if (attempt->number < first->number || attempt->ended_unix_ns == 0 ||
+	    attempt->reason == JOB_REASON_NONE)
+		return 0;
+	retry_name(attempt->reason, attempt->reason_text, first->name);
+	return 1;
+}
+
+/* "the first: LaunchError, the last: ExitCode (7)": what came later often is another's fault. The
+ * first is left out where it was the same, or cannot be read. */
+static void retry_name_both(const struct queue_run *run, char out[RETRY_BOTH_MAX])
+{
+	const struct job *ended = &run->ended;
+	uint64_t count = ended->failed_attempts;
+	struct retry_first first = {
+	    .number = run->attempt >= count ? (uint32_t)(run->attempt - count + 1) : 1};
+	char last[RETRY_LAST_MAX];
+	int found =
+	    store_attempts(run->owner->queue->store, ended->id, retry_find_first, &first, NULL);
+
+	retry_name(ended->reason, ended->reason_text, last);
+	bool is_other = found == 1 && strcmp(first.name, last) != 0;
+
+	(void)snprintf(out, RETRY_BOTH_MAX, "%s%.*s%sthe last: %s", is_other ? "the first: " : "",
+		       is_other ? RETRY_FIRST_MAX : 0, first.name, is_other ? ", " : "", last);
+}
+
+static void retry_set_reason(struct queue_run *run, enum job_reason reason, uint64_t failures)
+{
+	struct job *ended = &run->ended;
+	char text[JOB_REASON_MAX], both[RETRY_BOTH_MAX];
+	retry_name_both(run, both);
+	(void)snprintf(text, sizeof(text), "%" PRIu64 " failures, %s", failures, both);
 	job_set_reason(ended, reason, text, ended->reason_detail);
 }
 
 /* What is shown while it waits: for people, who read a clock. */
-static void retry_describe(const struct job *ended, uint64_t failures, char out[JOB_REASON_MAX])
+static void retry_describe(const struct queue_run *run, uint64_t failures, char out[JOB_REASON_MAX])
 {
+	const struct job *ended = &run->ended;
 	time_t at = (time_t)(ended->not_before_unix_ns / (int64_t)CLOCK_NS_PER_S);
 	struct tm parts;
-	char clock[32] = "?", last[RETRY_LAST_MAX];
+	char clock[32] = "?", both[RETRY_BOTH_MAX];
 
-	retry_name_last(ended, last);
+	retry_name_both(run, both);
 	if (gmtime_r(&at, &parts))
 		(void)strftime(clock, sizeof(clock), "%Y-%m-%dT%H:%M:%SZ", &parts);
-	(void)snprintf(out, JOB_REASON_MAX,
-		       "until %s; failed %" PRIu64 " of %" PRIu32 " times, the last: %s", clock,
-		       failures, ended->wants.retries + 1, last);
+	(void)snprintf(out, JOB_REASON_MAX, "until %s; failed %" PRIu64 " of %" PRIu32 " times, %s",
+		       clock, failures, ended->wants.retries + 1, both);
 }
 
 /* 1: another attempt follows; 0: it is final. */
@@ -125,7 +163,7 @@ static int retry_decide(struct queue_run *run, uint64_t *out_failures, struct er
 	if (ended->wants.array == WANTS_ARRAY_WORK_QUEUE && array.succeeded > 0)
 		return 0;
 	if (!retry_is_allowed(ended, failures)) {
-		retry_set_reason(ended, JOB_REASON_BACKOFF_LIMIT_EXCEEDED, failures);
+		retry_set_reason(run, JOB_REASON_BACKOFF_LIMIT_EXCEEDED, failures);
 		return 0;
 	}
 
@@ -140,7 +178,7 @@ static int retry_decide(struct queue_run *run, uint64_t *out_failures, struct er
 	if ((uint64_t)used_ns < ended->wants.time_ns)
 		return 1;
 
-	retry_set_reason(ended, JOB_REASON_DEADLINE_EXCEEDED, failures);
+	retry_set_reason(run, JOB_REASON_DEADLINE_EXCEEDED, failures);
 	return 0;
 }
 
@@ -169,7 +207,7 @@ int queue_end_attempt(struct queue_run *run, struct err *err)
 
 		ended->not_before_unix_ns =
 		    clock_unix_ns() + (int64_t)retry_delay_ns(ended, failures);
-		retry_describe(ended, failures, text);
+		retry_describe(run, failures, text);
 
 		rc = store_retry(store, ended, text, run->text, err);
 		if (rc == 0) {

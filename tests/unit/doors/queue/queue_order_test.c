@@ -185,8 +185,15 @@ static void a_failure_is_tried_again(void **state)
 	/* Without retries it says what it failed of. */
 	uint64_t once = submit("k2", "exit 3", 0);
 	assert_int_equal(ended(once).reason, JOB_REASON_EXIT_CODE);
-	/* And one that comes through is done. */
+	/* What it failed of first stands beside what it failed of last. */
 	char command[256];
+	(void)snprintf(command, sizeof(command), "test -e %s && exit 9; touch %s; exit 7",
+		       unit_path(fixture->tmp, "first"), unit_path(fixture->tmp, "first"));
+	struct answer both = ended(
+	    submit_wanting("k4", command, (struct wants){.retries = 2, .retry_delay_ns = MS}));
+	assert_non_null(
+	    strstr(both.text, "3 failures, the first: ExitCode (7), the last: ExitCode (9)"));
+	/* And one that comes through is done. */
 	(void)snprintf(command, sizeof(command), "test -e %s || { touch %s; exit 1; }",
 		       unit_path(fixture->tmp, "flag"), unit_path(fixture->tmp, "flag"));
 	uint64_t second =
