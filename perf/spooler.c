@@ -25,6 +25,10 @@
 enum spooler_limits {
 	SPOOLER_STARTS = 300,
 	SPOOLER_SUBMITS = 500,
+	SPOOLER_RUNS = 200,
+	SPOOLER_LINES = 1000,
+	SPOOLER_LINES_RUNS = 3,
+	SPOOLER_RUN_GATE_MS = 20,
 	SPOOLER_WAIT_MS = 30000,
 	SPOOLER_LOOK_US = 10000,
 };
@@ -141,6 +145,80 @@ static void spooler_submit(struct gate_report *report)
 			  spooler_names[who], SPOOLER_SUBMITS / seconds[who]);
 }
 
+/* From the call of a program that stays with its job to its end; the job does nothing. */
+static void spooler_run(struct gate_report *report)
+{
+	static uint64_t samples[SPOOLER_COUNT][SPOOLER_SUBMITS];
+	const char *const argv[SPOOLER_COUNT][9] = {
+	    {BENCH_SLUICE, "run", "-g", "0", "--", spooler_self, "--nothing", "", NULL},
+	    {"tsp", "-nf", spooler_self, "--nothing", "", NULL},
+	};
+
+	for (size_t i = 0; i < SPOOLER_RUNS; i++) {
+		for (int turn = 0; turn < SPOOLER_COUNT; turn++) {
+			int who = (turn + (int)i) % SPOOLER_COUNT;
+			uint64_t began = gate_now_ns();
+			spooler_call(argv[who]);
+			samples[who][i] = gate_now_ns() - began;
+		}
+	}
+
+	spooler_print(report, "run to its end", samples, SPOOLER_RUNS);
+	gate_time(report, "run_true", gate_quantile(samples[SPOOLER_SLUICE], SPOOLER_RUNS, 0.5),
+		  "ms", SPOOLER_RUN_GATE_MS, samples[SPOOLER_SLUICE], SPOOLER_RUNS);
+}
+
+/* Short jobs in one call here, one call each there, until the last has ended. */
+static uint64_t spooler_many(enum spooler_who who, const char *path, uint64_t *out_submitted_ns)
+{
+	const char *const sluice[] = {BENCH_SLUICE, "run", "-d", "-g", "0", "--lines", path, NULL};
+	const char *const wait[] = {"tsp", "-w", NULL};
+	uint64_t began = gate_now_ns();
+
+	if (who == SPOOLER_SLUICE)
+		spooler_call(sluice);
+	for (size_t i = 0; who == SPOOLER_TSP && i < SPOOLER_LINES; i++)
+		spooler_queue(who, "--nothing", "");
+
+	*out_submitted_ns = gate_now_ns() - began;
+	if (who == SPOOLER_TSP)
+		spooler_call(wait); /* the last one: those before it have ended, or do with it */
+
+	while (who == SPOOLER_SLUICE && rig_pending(&spooler_rig) + rig_running(&spooler_rig) > 0)
+		(void)usleep(SPOOLER_LOOK_US);
+
+	return gate_now_ns() - began;
+}
+
+static void spooler_lines(struct gate_report *report)
+{
+	static uint64_t whole[SPOOLER_COUNT][SPOOLER_SUBMITS];
+	uint64_t submitted[SPOOLER_LINES_RUNS] = {0}, other;
+	char path[RIG_PATH_MAX + 16];
+
+	(void)snprintf(path, sizeof(path), "%s/lines", spooler_rig.directory);
+	FILE *file = fopen(path, "we");
+	rig_must(file, "cannot write %s", path);
+	for (size_t i = 0; i < SPOOLER_LINES; i++)
+		(void)fprintf(file, "exec %s --nothing ''\n", spooler_self);
+	rig_must(fclose(file) == 0, "cannot write %s", path);
+
+	for (size_t i = 0; i < SPOOLER_LINES_RUNS; i++) {
+		whole[SPOOLER_TSP][i] = spooler_many(SPOOLER_TSP, path, &other);
+		whole[SPOOLER_SLUICE][i] = spooler_many(SPOOLER_SLUICE, path, &submitted[i]);
+	}
+
+	double ratio = spooler_ratio(whole[SPOOLER_SLUICE], whole[SPOOLER_TSP], SPOOLER_LINES_RUNS);
+	gate_note(report, "%d lines in one call: submitted in %.2f s (median)", SPOOLER_LINES,
+		  gate_quantile(submitted, SPOOLER_LINES_RUNS, 0.5) / 1e9);
+	for (int who = 0; who < SPOOLER_COUNT; who++)
+		gate_note(report, "%d short jobs to the end of the last, %s: %.2f s (median)",
+			  SPOOLER_LINES, spooler_names[who],
+			  gate_quantile(whole[who], SPOOLER_LINES_RUNS, 0.5) / 1e9);
+
+	gate_value(report, "lines_1000", ratio, "x task-spooler", GATE_AT_MOST, 1.5);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 3 && strcmp(argv[1], "--stamp") == 0)
@@ -151,7 +229,7 @@ int main(int argc, char **argv)
 	struct gate_report *report =
 	    gate_open(argc, argv, "spooler",
 		      "Measures the local queue side by side with task-spooler (tsp), each by its\n"
-		      "program. There is no gate: task-spooler writes nothing to the disk.",
+		      "program. task-spooler writes nothing to the disk.",
 		      true, NULL);
 	ssize_t length = readlink("/proc/self/exe", spooler_self, sizeof(spooler_self) - 1);
 
@@ -168,6 +246,8 @@ int main(int argc, char **argv)
 		 "no memory");
 	spooler_start(report);
 	spooler_submit(report);
+	spooler_run(report);
+	spooler_lines(report);
 	const char *const stop[] = {"tsp", "-K", NULL};
 	spooler_call(stop);
 
