@@ -96,7 +96,8 @@ struct job {
 	bool simulated;	      /* its GPUs are */
 	struct wants wants;   /* owned */
 	uint64_t array_id;    /* the first member of its array; 0: it is in none */
-	uint32_t array_index; /* from 0: member i has the id array_id + i */
+	uint32_t array_index; /* as wants.array_indices of the first says; the i-th member has the
+				 id array_id + i */
 
 	uint32_t gpu_limit; /* GPUs that all running jobs of its user may have, as a group of his
 			       says; 0: as the rules say for everybody */

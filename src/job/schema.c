@@ -46,6 +46,7 @@ const struct form_field schema_wants[] = {
     WANTS_TEXT(prefer, WANTS_LIST_MAX),
     WANTS_TEXT(gpu_type, WANTS_NAME_MAX),
     WANTS_TEXT(project, WANTS_NAME_MAX),
+    WANTS_TEXT(array_indices, WANTS_LIST_MAX),
 };
 const size_t schema_wants_count = array_length(schema_wants);
 

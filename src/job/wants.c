@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "job/indices.h"
 #include "job/schema.h"
 
 static const char *const wants_isolations[WANTS_ISOLATION_COUNT] = {
@@ -148,6 +149,20 @@ int wants_check(const struct wants *wants, struct err *err)
 		return err_set(err, -EINVAL, "a launcher without workers, or workers of none");
 	if (wants->array_count > 0 && wants->workers > 0)
 		return err_set(err, -EINVAL, "an array of jobs with workers cannot be meant");
+
+	uint32_t count = wants->array_count;
+	int rc = 0;
+
+	if (wants->array_indices)
+		rc = indices_check(wants->array_indices, strlen(wants->array_indices),
+				   WANTS_ARRAY_MAX, &count, err);
+	if (rc < 0)
+		return err_wrap(err, "array_indices");
+	if (count != wants->array_count)
+		return err_set(err, -EINVAL,
+			       "array_indices: '%.64s' are %" PRIu32
+			       " members, and the array has %" PRIu32,
+			       wants->array_indices, count, wants->array_count);
 
 	return wants_check_after(wants->after, err);
 }

@@ -100,6 +100,9 @@ struct wants {
 	char *prefer;	/* owned, NULL: none. devices, the best first, as spec.ids */
 	char *gpu_type; /* owned, NULL: any. a glob of product names */
 	char *project;	/* owned, NULL: none. what its use is counted for */
+	/* Owned, NULL: from 0 on, or the job is another member than the first. "3-17:2", as
+	 * indices.h. */
+	char *array_indices;
 };
 
 void wants_init(struct wants *wants);

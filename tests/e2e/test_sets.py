@@ -149,3 +149,37 @@ def test_many_are_asked_about_on_a_terminal(full):
     shown, rc, is_asked = answer(full, b"", "cancel", "--yes", "train")
     assert not is_asked and "6 jobs cancelled" in shown and rc == 0
     wait_until(lambda: set(states(full, jobs)) == {"Cancelled"})
+
+
+def test_indices_of_an_array_are_as_they_were_written(full):
+    array = full.submit("sh", "-c", 'echo "$SLUICE_ARRAY_INDEX $JOB_COMPLETION_INDEX"', options=("--array", "3-17:7,40%1"))
+    for index in (3, 10, 17, 40):
+        job = full.job_in(f"{array}.{index}", "Succeeded")
+        assert job["array_index"] == index if "array_index" in job else True
+        assert full.run("sluice", "logs", f"{array}.{index}").ok().out == f"{index} {index}\n"
+    assert full.run("sluice", "jobs", f"{array}.4").rc == 64
+    rows = full.run("sluice", "jobs", array).ok().out
+    assert all(f"{array}.{index} " in rows for index in (3, 10, 17, 40)) and f"{array}.0 " not in rows
+    array = full.submit("true", gpus=1, options=("--array", "1,5,9-12"))
+    assert full.run("sluice", "cancel", f"{array}.5-10").ok().out == "3 jobs cancelled\n"
+    assert [full.job(f"{array}.{i}")["state"] for i in (1, 5, 9, 10, 11, 12)] == ["Pending"] + ["Cancelled"] * 3 + ["Pending"] * 2
+    full.run("sluice", "cancel", f"{array}.12").ok()
+    assert full.job(f"{array}.12")["state"] == "Cancelled"
+    for wrong, says in (("5,1", "character 3"), ("1-5:0", "character 5"), ("0-10000", "at most 10000"), ("1-", "character 3"),
+                        ("0", "no number of jobs")):
+        reply = full.run("sluice", "run", "--array", wrong, "--", "true")
+        assert reply.rc == 64 and says in reply.err, reply
+
+
+def test_logs_of_several(machine):
+    machine.start("t4x1")
+    machine.agent()
+    array = machine.submit("sh", "-c", "echo member $SLUICE_ARRAY_INDEX", options=("--array", "3-5:2"))
+    alone = machine.submit("echo", "alone", options=("--name", "alone"))
+    machine.run("sluice", "jobs", "wait", "--all").ok()
+    reply = machine.run("sluice", "logs", array, "alo*").ok()
+    assert reply.out == (f"==> {array}.3 <==\nmember 3\n\n==> {array}.5 <==\nmember 5\n\n==> {alone} <==\nalone\n")
+    assert machine.run("sluice", "logs", "alone").ok().out == f"==> {alone} <==\nalone\n"
+    reply = machine.run("sluice", "logs", "alone", 99)
+    assert reply.rc == 64 and "alone\n" in reply.out and "99" in reply.err
+    assert machine.run("sluice", "logs", "no-such-name").rc == 64

@@ -33,12 +33,6 @@ void job_select_done(struct job_select *select)
 
 /* --- what is meant ---------------------------------------------------------------------------- */
 
-static bool select_is_single(const struct job_set_item *item)
-{
-	return item->kind == JOB_SET_ID ||
-	       (item->kind == JOB_SET_MEMBERS && item->first == item->last);
-}
-
 int job_select_read(const struct cmd_call *call, const struct job_select_options *options,
 		    struct job_select *out)
 {
@@ -70,7 +64,7 @@ int job_select_read(const struct cmd_call *call, const struct job_select_options
 			return cmd_usage(call, "%s", err.text);
 
 		out->item_count++;
-		out->is_plain = out->is_plain && select_is_single(item);
+		out->is_plain = out->is_plain && job_set_is_single(item);
 	}
 
 	return CMD_EXIT_OK;
@@ -292,7 +286,7 @@ int job_select_find(const struct cmd_call *call, struct agent_call *agent,
 	select->is_listed = true;
 	for (size_t i = 0; i < select->item_count; i++) {
 		const struct job_set_item *item = &select->items[i];
-		bool is_set = !select_is_single(item) || options->user || options->states.count;
+		bool is_set = !job_set_is_single(item) || options->user || options->states.count;
 
 		has_set = has_set || is_set;
 		if (select->is_found[i] || !is_set || options->quiet || select->count == 0)
@@ -467,7 +461,7 @@ int job_select_act(const struct cmd_call *call, struct agent_call *agent,
 
 	/* Why a number fits nothing. */
 	for (size_t i = 0; i < select->argument_count; i++) {
-		if (select->is_found[i] || !select_is_single(&select->items[i]) || options->user ||
+		if (select->is_found[i] || !job_set_is_single(&select->items[i]) || options->user ||
 		    options->states.count > 0)
 			continue;
 

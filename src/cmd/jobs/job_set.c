@@ -101,6 +101,12 @@ int job_set_read(const char *text, struct job_set_item *out, struct err *err)
 	return rc;
 }
 
+bool job_set_is_single(const struct job_set_item *item)
+{
+	return item->kind == JOB_SET_ID ||
+	       (item->kind == JOB_SET_MEMBERS && item->first == item->last);
+}
+
 bool job_set_has(const struct job_set_item *item, const Sluice__V1__Job *job)
 {
 	uint64_t number = job->array_id ? job->array_id : job->id;

@@ -33,6 +33,8 @@ struct job_set_item {
 int job_set_read(const char *text, struct job_set_item *out, struct err *err);
 /* As an option --name has it: a name, whatever it looks like. */
 int job_set_read_name(const char *text, struct job_set_item *out, struct err *err);
+/* Whether it names one job or array: "17", "17.3". */
+bool job_set_is_single(const struct job_set_item *item);
 /* Whether the job is one of them. */
 bool job_set_has(const struct job_set_item *item, const Sluice__V1__Job *job);
 

@@ -17,7 +17,7 @@
 #include "cmd/cmd.h"
 #include "cmd/table.h"
 #include "job/demand.h"
-#include "job/wants.h"
+#include "job/indices.h"
 
 #define JOB_TEXT_STATE(name) SLUICE__V1__JOB_STATE__##name
 
@@ -40,9 +40,9 @@ int job_text_target(const char *text, uint64_t *out_id, uint64_t *out_array_id)
 	const char *dot = strchr(text, '.');
 	uint64_t id, index = 0;
 	int rc = parse_u64_span(text, dot ? (size_t)(dot - text) : strlen(text), 1,
-				INT64_MAX - WANTS_ARRAY_MAX, &id);
+				INT64_MAX - INDICES_LAST_MAX, &id);
 	if (rc == 0 && dot)
-		rc = parse_u64(dot + 1, 0, WANTS_ARRAY_MAX - 1, &index);
+		rc = parse_u64(dot + 1, 0, INDICES_LAST_MAX, &index);
 
 	if (rc < 0)
 		return rc;

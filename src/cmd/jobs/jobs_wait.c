@@ -137,8 +137,7 @@ static int jobs_wait_set(const struct cmd_call *call, struct agent_call *agent,
 
 	for (size_t i = 0; i < select->argument_count; i++) {
 		const struct job_set_item *item = &select->items[i];
-		bool is_number = item->kind == JOB_SET_ID || item->kind == JOB_SET_MEMBERS;
-		if (select->is_found[i] || !is_number || item->first != item->last)
+		if (select->is_found[i] || !job_set_is_single(item))
 			continue;
 
 		int exit_code = jobs_wait_for(call, agent, call->argv[i], until_ns);

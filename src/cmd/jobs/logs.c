@@ -24,6 +24,8 @@
 #include "cmd/service/agent_call.h"
 #include "cmd/cmd.h"
 #include "cmd/jobs/job_follow.h"
+#include "cmd/jobs/job_select.h"
+#include "cmd/jobs/job_target.h"
 #include "cmd/jobs/job_text.h"
 #include "cmd/jobs/log_follow.h"
 #include "cmd/options.h"
@@ -41,6 +43,7 @@ struct logs_options {
 	bool follow, errors;
 	uint32_t tail, attempt;
 	const char *worker, *socket;
+	struct job_select_options select;
 };
 
 static const struct option_row logs_rows[] = {
@@ -73,6 +76,12 @@ static const struct option_row logs_rows[] = {
      .help = "of this worker of a job of 'run --mpi ranks'; with an mpirun all output is the "
 	     "launcher's (default: launcher)",
      OPTION_FIELD(struct logs_options, worker)},
+    JOB_SELECT_ROWS(struct logs_options),
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = OPTION_FLAG,
+     .help = "where nothing fits, it is no error",
+     OPTION_FIELD(struct logs_options, select.quiet)},
     AGENT_CALL_SOCKET_ROW(struct logs_options),
     {0},
 };
@@ -86,6 +95,7 @@ struct logs {
 	bool has_agent;
 	uint64_t id;
 	uint64_t array_id;		 /* of which it is to be a member; 0: none was named */
+	const char *text;		 /* borrowed: how it was named */
 	uint32_t attempt;		 /* 0: none yet */
 	char path[FILE_PATH_MAX];	 /* of the output; "": not known */
 	char result_path[FILE_PATH_MAX]; /* is there when the attempt has ended */
@@ -205,10 +215,23 @@ static int logs_look(struct logs *logs, const char *state_dir, struct err *err)
 	return rc;
 }
 
+/* Which job has that index in its array: known without an agent only where the indices begin at 0.
+ */
+static int logs_find_member(struct logs *logs, struct err *err)
+{
+	struct job_target target;
+	int rc = job_target_find(&logs->agent, logs->text, false, &target, err);
+	if (rc == 0)
+		logs->id = target.id;
+	return rc == -EINVAL ? -ESRCH : rc;
+}
+
 static int logs_find(struct logs *logs, struct err *err)
 {
 	const struct agent_call_options how = {.socket = logs->options->socket};
 	int rc = agent_call_open(&logs->agent, &how, err);
+	if (rc == 0 && logs->array_id)
+		rc = logs_find_member(logs, err);
 	if (rc == 0)
 		rc = logs_ask(logs, err);
 	logs->has_agent = rc == 0;
@@ -469,7 +492,8 @@ static int logs_show(struct logs *logs)
 	return logs_show_output(logs, offset);
 }
 
-static int logs_run(const struct cmd_call *call)
+/* Of one job: by its number, or as somebody has written it. */
+static int logs_one(const struct cmd_call *call, uint64_t id, const char *text)
 {
 	struct logs *logs = calloc(1, sizeof(*logs));
 	if (!logs) {
@@ -480,10 +504,11 @@ static int logs_run(const struct cmd_call *call)
 
 	logs->call = call;
 	logs->options = call->options;
-	(void)signal(SIGPIPE, SIG_IGN); /* whoever reads may have read enough */
+	logs->id = id;
+	logs->text = text;
 
-	int exit_code = job_text_target(call->argv[0], &logs->id, &logs->array_id) < 0
-			    ? cmd_usage(call, "'%s' is no number of a job", call->argv[0])
+	int exit_code = text && job_text_target(text, &logs->id, &logs->array_id) < 0
+			    ? cmd_usage(call, "'%s' is no number of a job", text)
 			    : logs_show(logs);
 
 	logs->log = log_follow_free(logs->log);
@@ -492,6 +517,66 @@ static int logs_run(const struct cmd_call *call)
 	free(logs);
 
 	return exit_code;
+}
+
+/* One after the other, each below its number. */
+static int logs_of_set(const struct cmd_call *call, const struct job_select *select)
+{
+	int worst = CMD_EXIT_OK;
+
+	for (size_t i = 0; i < select->count && !ferror(stdout); i++) {
+		const struct job_selected *job = &select->jobs[i];
+		if (job->array_id)
+			printf("%s==> %" PRIu64 ".%" PRIu32 " <==\n", i ? "\n" : "", job->array_id,
+			       job->array_index);
+		else
+			printf("%s==> %" PRIu64 " <==\n", i ? "\n" : "", job->id);
+
+		(void)fflush(stdout); /* a loss shows as ferror() */
+		int exit_code = logs_one(call, job->id, NULL);
+		worst = exit_code ? exit_code : worst;
+	}
+
+	return worst;
+}
+
+static int logs_run(const struct cmd_call *call)
+{
+	const struct logs_options *options = call->options;
+	_cleanup_job_select_ struct job_select select = {.count = 0};
+	int worst = job_select_read(call, &options->select, &select);
+	if (worst != CMD_EXIT_OK)
+		return worst;
+
+	(void)signal(SIGPIPE, SIG_IGN); /* whoever reads may have read enough */
+	if (select.is_plain && call->argc == 1)
+		return logs_one(call, 0, call->argv[0]);
+
+	struct agent_call agent = AGENT_CALL_NONE;
+	struct err err = {0};
+	const struct agent_call_options how = {
+	    .socket = options->socket, .may_wake = true, .path = call->path};
+	const struct job_select_verb verb = {.can = "is there", .has_ended = true};
+	int rc = agent_call_open(&agent, &how, &err);
+
+	worst = rc < 0 ? cmd_fail(call, agent_call_exit_code(&agent, rc), &err)
+		       : job_select_find(call, &agent, &verb, &select);
+	agent_call_close(&agent);
+	if (!select.is_listed)
+		return worst;
+
+	int exit_code = logs_of_set(call, &select);
+	worst = exit_code ? exit_code : worst;
+
+	for (size_t i = 0; i < select.argument_count; i++) {
+		if (select.is_found[i] || !job_set_is_single(&select.items[i]))
+			continue;
+
+		exit_code = logs_one(call, 0, call->argv[i]); /* which says why */
+		worst = exit_code ? exit_code : worst;
+	}
+
+	return worst;
 }
 
 static const struct cmd_exit_row logs_exits[] = {
@@ -504,6 +589,7 @@ static const struct cmd_example logs_examples[] = {
     {"sluice logs 17", "all of its output so far"},
     {"sluice logs -f --tail 20 17", "the last lines, and what comes until it ends"},
     {"sluice logs --stderr 17", "its error output"},
+    {"sluice logs 'train-*' 20.0-3", "of several, one after the other"},
     {0},
 };
 
@@ -518,10 +604,9 @@ const struct command cmd_logs = {
     .options = logs_rows,
     .defaults = &logs_defaults,
     .options_size = sizeof(struct logs_options),
-    .positional = "ID",
+    .positional = "[ID|RANGE|NAME...]",
     .positional_words = "@jobs",
-    .positional_min = 1,
-    .positional_max = 1,
+    .positional_max = JOB_SELECT_ARGUMENTS_MAX,
     .exits = logs_exits,
     .examples = logs_examples,
 };

@@ -201,9 +201,9 @@ const struct option_row run_rows[] = {
      OPTION_FIELD(struct run_options, retry_lost)},
     {.name = "array",
      .kind = OPTION_TEXT,
-     .value = "N[%P]",
-     .help = "N jobs at once, at most P of them running; each is told its number, from 0, in "
-	     "JOB_COMPLETION_INDEX",
+     .value = "N|INDICES[%P]",
+     .help = "N jobs at once, from 0 on, or those of 3-17:2 or 1,5,9-12, at most P of them "
+	     "running; each is told its index in SLUICE_ARRAY_INDEX",
      OPTION_FIELD(struct run_options, array)},
     {.name = "name",
      .kind = OPTION_TEXT,

@@ -10,7 +10,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "cmd/jobs/run_options.h"
+#include "job/indices.h"
 #include "job/moment.h"
 #include "job/wants.h"
 
@@ -151,18 +153,34 @@ static int run_wants_after(const struct run_options *options, struct wants *out,
 static int run_wants_array(const char *text, struct wants *out, struct err *err)
 {
 	const char *percent = text ? strchr(text, '%') : NULL;
-	uint64_t count, parallel = 0;
+	uint64_t count = 0, parallel = 0;
 
 	if (!text)
 		return 0;
 
-	if (parse_u64_span(text, percent ? (size_t)(percent - text) : strlen(text), 1,
-			   WANTS_ARRAY_MAX, &count) < 0 ||
-	    (percent && parse_u64(percent + 1, 1, WANTS_ARRAY_MAX, &parallel) < 0))
+	size_t length = percent ? (size_t)(percent - text) : strlen(text);
+	bool has_indices = strpbrk(text, "-,:") != NULL;
+	bool is_wrong =
+	    !has_indices && parse_u64_span(text, length, 1, WANTS_ARRAY_MAX, &count) < 0;
+	if (is_wrong || (percent && parse_u64(percent + 1, 1, WANTS_ARRAY_MAX, &parallel) < 0))
 		return err_set(err, -EINVAL,
-			       "--array '%.40s' is no number of jobs such as 10 or 10%%2, at "
-			       "most %d",
+			       "--array '%.40s' is no number of jobs such as 10 or 10%%2, and no "
+			       "indices such as 3-17:2%%4 or 1,5,9-12; at most %d members",
 			       text, WANTS_ARRAY_MAX);
+
+	if (has_indices) {
+		uint32_t members;
+		int rc = indices_check(text, length, WANTS_ARRAY_MAX, &members, err);
+		if (rc < 0) {
+			(void)err_wrap(err, "--array");
+			return -EINVAL;
+		}
+
+		count = members;
+		out->array_indices = text_copy(text, length);
+		if (!out->array_indices)
+			return err_set(err, -ENOMEM, "no memory for the indices");
+	}
 
 	out->array = WANTS_ARRAY_INDEXED;
 	out->array_count = (uint32_t)count;

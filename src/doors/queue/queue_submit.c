@@ -16,6 +16,7 @@
 #include "base/crash.h"
 #include "doors/queue/queue_submission.h"
 #include "hardware/gpu.h"
+#include "job/indices.h"
 
 enum accept_limits {
 	ACCEPT_TRIES_MAX = 4096,	/* numbers that are passed over for one job */
@@ -155,13 +156,12 @@ static void queue_accept_members(struct queue_accept *accept, struct queue_submi
 	submission->job->job.array_id = id;
 	for (size_t i = 0; i < submission->other_count; i++) {
 		struct job *job = &submission->others[i]->job;
-		job->array_index = (uint32_t)i + 1;
-		job->id = id + job->array_index;
+		job->id = id + i + 1;
 		job->array_id = id;
 
 		/* No client can have this one. */
-		(void)snprintf(job->key, sizeof(job->key), "#%" PRIu64 ".%" PRIu32, id,
-			       job->array_index); /* fits */
+		(void)snprintf(job->key, sizeof(job->key), "#%" PRIu64 ".%zu", id,
+			       i + 1); /* fits */
 		accept->rows[accept->row_count++] = (struct store_accept){.job = job};
 	}
 
@@ -385,8 +385,11 @@ static int queue_submission_check(struct queue *queue, struct queue_submission *
 static int queue_submission_expand(struct queue *queue, struct queue_submission *submission)
 {
 	struct err *err = &submission->refusal;
-	uint32_t count = submission->job->job.wants.array_count;
+	struct job *first = &submission->job->job;
+	uint32_t count = first->wants.array_count;
+	const char *indices = first->wants.array_indices;
 
+	first->array_index = count > 0 ? indices_at(indices, 0) : 0;
 	if (count <= 1)
 		return 0;
 
@@ -400,8 +403,11 @@ static int queue_submission_expand(struct queue *queue, struct queue_submission 
 			return -ENOMEM;
 
 		submission->others[submission->other_count++] = job;
-		if (job_copy(&submission->job->job, &job->job) < 0)
+		if (job_copy(first, &job->job) < 0)
 			return err_set(err, -ENOMEM, "no memory for %" PRIu32 " jobs", count);
+
+		job->job.array_index = indices_at(indices, i);
+		free(take_ptr(job->job.wants.array_indices)); /* the first has them for all */
 	}
 
 	return 0;

@@ -38,7 +38,8 @@ static struct wants full(void)
 			      .after = (char *)"12,ok:13",
 			      .prefer = (char *)"0,GPU-1",
 			      .gpu_type = (char *)"*A100*",
-			      .project = (char *)"vision"};
+			      .project = (char *)"vision",
+			      .array_indices = (char *)"3-20001:2"};
 }
 
 static struct wants gang(void)

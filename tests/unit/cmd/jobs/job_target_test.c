@@ -23,8 +23,8 @@ static void a_number_alone_asks_nobody(void **state)
 static void what_is_no_number_is_refused(void **state)
 {
 	static const char *const bad[] = {
-	    "",	    "0",     "x",      "17.",	   ".3",
-	    "17.x", "17.-1", "17.3.4", "17.10000", "18446744073709551615"};
+	    "",	    "0",     "x",      "17.",	     ".3",
+	    "17.x", "17.-1", "17.3.4", "17.4000001", "18446744073709551615"};
 	struct agent_call nobody = AGENT_CALL_NONE;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct job_target target;
