@@ -197,6 +197,8 @@ static int cmd_run_parsed(struct cmd_call *call, int argc, char **argv)
 		exit_code = CMD_EXIT_OK;
 	} else {
 		call->options = options;
+		call->line = argv;
+		call->line_count = argc;
 		call->argc = argc - result.first;
 		call->argv = argv + result.first;
 		cmd_warn_unknown(call, &result);

@@ -52,6 +52,8 @@ struct cmd_call {
 			      NULL */
 	bool has_unknown; /* lenient commands: options were left out; their values, if they had any,
 			     are among the arguments */
+	int line_count;	  /* of `line` */
+	char **line;	  /* all that was typed, options too, from the command's name on */
 	int argc;	  /* positional arguments only */
 	char **argv;	  /* ends in NULL */
 };

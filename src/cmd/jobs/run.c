@@ -27,6 +27,7 @@
 #include "cmd/options.h"
 #include "cmd/jobs/run_export.h"
 #include "cmd/jobs/run_file.h"
+#include "cmd/jobs/run_head.h"
 #include "cmd/jobs/run_internal.h"
 #include "cmd/jobs/run_job.h"
 #include "cmd/jobs/run_lines.h"
@@ -34,6 +35,8 @@
 #include "cmd/jobs/run_request.h"
 #include "cmd/jobs/run_streams.h"
 #include "cmd/table.h"
+#include "job/indices.h"
+#include "job/wants.h"
 #include "sluice.pb-c.h"
 
 #define RUN_SECOND_NS UINT64_C(2000000000)  /* a second Ctrl-C within this cancels */
@@ -515,6 +518,21 @@ static int run_follow(struct run *run)
 	return has_left && !run->over ? run_leave(run) : run_end(run);
 }
 
+/* Of the i-th member of an array that --array asks for. */
+static uint32_t run_member_index(const struct run *run, uint32_t i)
+{
+	const char *text = run->options->array;
+	char indices[WANTS_LIST_MAX];
+	size_t length = text ? strcspn(text, "%") : 0;
+
+	if (!text || !strpbrk(text, "-,:") || length >= sizeof(indices))
+		return i;
+
+	memcpy(indices, text, length);
+	indices[length] = '\0';
+	return indices_at(indices, i);
+}
+
 /* Waits for all members: the exit code of the first that failed. Their output would be mixed. */
 static int run_follow_array(struct run *run, uint32_t count)
 {
@@ -531,7 +549,7 @@ static int run_follow_array(struct run *run, uint32_t count)
 	for (uint32_t i = 0; i < count; i++) {
 		run->id = run->array_id + i;
 		(void)snprintf(run->called, sizeof(run->called), "%" PRIu64 ".%" PRIu32,
-			       run->array_id, i); /* fits */
+			       run->array_id, run_member_index(run, i)); /* fits */
 		run->over = run->failed = run->told_gpus = false;
 		run->waits_for[0] = '\0';
 
@@ -583,7 +601,15 @@ static int run_export_job(const struct run *run)
 static int run_with(struct run *run)
 {
 	struct err err = {0};
-	int rc = run_request_make(run->options, run->call->argv, environ, &run->request, &err);
+	int exit_code = run_head_take(run->call, &run->head);
+	if (exit_code != CMD_EXIT_OK)
+		return exit_code;
+
+	bool has_head = run->head.has_options;
+
+	run->options = has_head ? &run->head.options : run->options;
+	int rc = run_request_make(run->options, has_head ? run->head.argv : run->call->argv,
+				  environ, &run->request, &err);
 	if (rc == -EINVAL)
 		return cmd_usage(run->call, "%s", err.text);
 	if (rc < 0)
@@ -599,7 +625,7 @@ static int run_with(struct run *run)
 		return run_export_job(run);
 
 	Sluice__V1__SubmitReply *reply = NULL;
-	int exit_code = run_ask(run, &run->request, NULL, 0, &reply);
+	exit_code = run_ask(run, &run->request, NULL, 0, &reply);
 	if (exit_code)
 		return exit_code;
 
@@ -812,6 +838,7 @@ static int run_run(const struct cmd_call *call)
 	run->hangup = loop_signal_free(run->hangup);
 	agent_call_close(&run->agent);
 	run_request_done(&run->request);
+	run_head_done(&run->head);
 	free(run->accepted);
 	free(run->failures);
 	free(run);

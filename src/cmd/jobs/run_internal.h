@@ -15,6 +15,7 @@
 #include "cmd/jobs/job_terminal.h"
 #include "cmd/jobs/job_text.h"
 #include "cmd/jobs/run_options.h"
+#include "cmd/jobs/run_head.h"
 #include "cmd/jobs/run_request.h"
 #include "cmd/service/agent_call.h"
 #include "sluice.pb-c.h"
@@ -51,6 +52,7 @@ struct run {
 	struct agent_call agent;
 	struct agent_call_options how;
 	struct run_request request; /* of the command line */
+	struct run_head head;	    /* of the script that it names */
 	const struct run_request *asked;
 	struct run_accepted *accepted; /* owned */
 	size_t accepted_count, accepted_room;
