@@ -8,11 +8,12 @@
 
 /* In the order in which `sluice --help` shows them within their groups. */
 static const struct command *const commands[] = {
-    &cmd_run,	     &cmd_jobs,	 &cmd_logs,   &cmd_attach,     &cmd_cancel,    &cmd_top,
-    &cmd_devices,    &cmd_topo,	 &cmd_health, &cmd_labels,     &cmd_processes, &cmd_doctor,
-    &cmd_validate,   &cmd_agent, &cmd_config, &cmd_cdi,	       &cmd_runtime,   &cmd_probe,
-    &cmd_web,	     &cmd_bench, &cmd_mlperf, &cmd_controller, &cmd_sim,       &cmd_help,
-    &cmd_completion, &cmd_dump,	 NULL,
+    &cmd_run,	    &cmd_jobs,	     &cmd_logs,	    &cmd_attach, &cmd_cancel,
+    &cmd_top,	    &cmd_devices,    &cmd_topo,	    &cmd_health, &cmd_labels,
+    &cmd_processes, &cmd_doctor,     &cmd_validate, &cmd_agent,	 &cmd_config,
+    &cmd_cdi,	    &cmd_runtime,    &cmd_probe,    &cmd_web,	 &cmd_bench,
+    &cmd_mlperf,    &cmd_controller, &cmd_sim,	    &cmd_help,	 &cmd_completion,
+    &cmd_dump,	    &cmd_complete,   NULL,
 };
 
 static const struct cmd_exit_row exits[] = {

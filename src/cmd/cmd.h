@@ -141,6 +141,7 @@ extern const struct command cmd_bench;
 extern const struct command cmd_attach;
 extern const struct command cmd_cancel;
 extern const struct command cmd_cdi;
+extern const struct command cmd_complete;
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
 extern const struct command cmd_controller;

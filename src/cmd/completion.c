@@ -84,8 +84,8 @@ static void completion_case_options(const struct command *command, const char *p
 	puts(*path ? "--help\" ;;" : "--help --version\" ;;");
 }
 
-/* "@file": file names, "@command": programs, "@jobs": numbers of jobs, "@checks": ids of the
- * doctor's checks, "": anything. Keys are
+/* "@file": file names, "@command": programs, "@any": anything, other words with '@': what
+ * _sluice_ask tells. Keys are
  * "PATH:--option" and "PATH:". */
 static void completion_case_values(const struct command *command, const char *path, void *context)
 {
@@ -119,9 +119,11 @@ static void completion_case_values(const struct command *command, const char *pa
 		printf("\t'%s:') echo \"@file\" ;;\n", path);
 }
 
-/* The first column of the list; nothing where no agent answers. */
-#define COMPLETION_JOBS	  "sluice jobs --no-start 2>/dev/null | awk 'NR > 1 { print $1 }'"
-#define COMPLETION_CHECKS "sluice doctor --list 2>/dev/null | awk 'NR > 1 { print $1 }'"
+/* What is asked for at the moment of typing, a line each: the value, a tab, what it is. Nothing
+ * where no agent answers. "@jobs" and the like; what is no kind of the first is of these. */
+#define COMPLETION_ASK	    "sluice __complete"
+#define COMPLETION_CHECKS   "sluice doctor --list 2>/dev/null | awk 'NR > 1 { print $1 }'"
+#define COMPLETION_PROFILES "sluice sim profiles 2>/dev/null | awk 'NR > 1 { print $1 }'"
 
 static void completion_posix_functions(const struct command *root)
 {
@@ -140,8 +142,11 @@ static void completion_posix_functions(const struct command *root)
 		puts("\tesac\n}\n");
 	}
 
-	puts("_sluice_jobs() {\n\t" COMPLETION_JOBS "\n}\n");
-	puts("_sluice_checks() {\n\t" COMPLETION_CHECKS "\n}\n");
+	puts("_sluice_ask() {\n\tcase \"$1\" in\n"
+	     "\t@checks) " COMPLETION_CHECKS " ;;\n"
+	     "\t@profiles) " COMPLETION_PROFILES " ;;\n"
+	     "\t*) " COMPLETION_ASK " \"${1#@}\" -- \"$2\" 2>/dev/null ;;\n"
+	     "\tesac\n}\n");
 }
 
 /*
@@ -153,9 +158,9 @@ static const char bash_body[] =
     "\tcase \"$1\" in\n"
     "\t@file) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$2\") ;;\n"
     "\t@command) mapfile -t COMPREPLY < <(compgen -c -- \"$2\") ;;\n"
-    "\t@jobs) mapfile -t COMPREPLY < <(compgen -W \"$(_sluice_jobs)\" -- \"$2\") ;;\n"
-    "\t@checks) mapfile -t COMPREPLY < <(compgen -W \"$(_sluice_checks)\" -- \"$2\") ;;\n"
     "\t@any) ;;\n"
+    "\t@*) mapfile -t COMPREPLY < <(compgen -W \"$(_sluice_ask \"$1\" \"$2\" | cut -f1)\" -- "
+    "\"$2\") ;;\n"
     "\t*) mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$2\") ;;\n"
     "\tesac\n"
     "}\n"
@@ -206,7 +211,9 @@ static const char bash_body[] =
     "\t\tword=\"$(_sluice_verbs \"$path\")\"\n"
     "\t\t_sluice_offer \"${word:-$(_sluice_values \"$path:\")}\" \"$cur\"\n"
     "\telse\n"
-    "\t\tcompopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
+    "\t\tword=\"$(_sluice_values \"$path:\")\"\n"
+    "\t\t[[ \"$word\" == @jobs ]] || word=@file\n"
+    "\t\t_sluice_offer \"$word\" \"$cur\"\n"
     "\tfi\n"
     "}\n"
     "complete -F _sluice sluice\n";
@@ -216,9 +223,12 @@ static const char zsh_body[] =
     "\tcase \"$1\" in\n"
     "\t(@file) _files ;;\n"
     "\t(@command) _command_names -e ;;\n"
-    "\t(@jobs) compadd -- ${=$(_sluice_jobs)} ;;\n"
-    "\t(@checks) compadd -- ${=$(_sluice_checks)} ;;\n"
     "\t(@any) _message 'value' ;;\n"
+    "\t(@*) local -a values_ texts_; local value_ text_\n"
+    "\t\twhile IFS=$'\\t' read -r value_ text_; do\n"
+    "\t\t\tvalues_+=(\"$value_\"); texts_+=(\"$value_${text_:+  -- $text_}\")\n"
+    "\t\tdone < <(_sluice_ask \"$1\" \"$PREFIX\")\n"
+    "\t\tcompadd -l -d texts_ -a values_ ;;\n"
     "\t(*) compadd -- ${=1} ;;\n"
     "\tesac\n"
     "}\n"
@@ -255,7 +265,9 @@ static const char zsh_body[] =
     "\t\tvalues=$(_sluice_verbs \"${path_#help }\")\n"
     "\t\t_sluice_offer \"${values:-$(_sluice_values \"$path_:\")}\"\n"
     "\telse\n"
-    "\t\t_files\n"
+    "\t\tvalues=$(_sluice_values \"$path_:\")\n"
+    "\t\t[[ $values == @jobs ]] || values=@file\n"
+    "\t\t_sluice_offer \"$values\"\n"
     "\tfi\n"
     "}\n"
     "compdef _sluice sluice\n";
@@ -273,11 +285,16 @@ static const char fish_head[] =
     "\ttest \"$path\" = \"$argv[1]\"\n"
     "end\n"
     "\n"
-    "function __sluice_jobs\n"
-    "\t" COMPLETION_JOBS "\n"
-    "end\n"
-    "function __sluice_checks\n"
-    "\t" COMPLETION_CHECKS "\n"
+    "function __sluice_ask\n"
+    "\tswitch $argv[1]\n"
+    "\t\tcase checks\n"
+    "\t\t\t" COMPLETION_CHECKS "\n"
+    "\t\tcase profiles\n"
+    "\t\t\t" COMPLETION_PROFILES "\n"
+    "\t\tcase '*'\n"
+    "\t\t\t" COMPLETION_ASK " $argv[1] -- (commandline -ct | string replace -r '^--[^=]*=' '') "
+    "2>/dev/null\n"
+    "\tend\n"
     "end\n"
     "\n"
     "complete -c sluice -f\n"
@@ -329,8 +346,8 @@ static void completion_fish_command(const struct command *command, const char *p
 		else if (row->kind != OPTION_FLAG && !row->bare)
 			fputs(" -x", stdout);
 
-		if (row->words && strcmp(row->words, "@checks") == 0) {
-			fputs(" -a '(__sluice_checks)'", stdout);
+		if (row->words && row->words[0] == '@') {
+			printf(" -a '(__sluice_ask %s)'", row->words + 1);
 		} else if (row->words) {
 			fputs(" -a '", stdout);
 			completion_fish_words(row->words);
@@ -346,8 +363,9 @@ static void completion_fish_command(const struct command *command, const char *p
 		printf("complete -c sluice -n '__sluice_at \"%s\"' "
 		       "-a '(__fish_complete_subcommand)'\n",
 		       path);
-	else if (command->positional_words && strcmp(command->positional_words, "@jobs") == 0)
-		printf("complete -c sluice -n '__sluice_at \"%s\"' -a '(__sluice_jobs)'\n", path);
+	else if (command->positional_words && command->positional_words[0] == '@')
+		printf("complete -c sluice -n '__sluice_at \"%s\"' -a '(__sluice_ask %s)'\n", path,
+		       command->positional_words + 1);
 	else if (command->positional_words) {
 		printf("complete -c sluice -n '__sluice_at \"%s\"' -a '", path);
 		completion_fish_words(command->positional_words);

@@ -58,11 +58,13 @@ const struct option_row run_rows[] = {
     {.name = "gpu-ids",
      .kind = OPTION_TEXT,
      .value = "LIST",
+     .words = "@gpus",
      .help = "exactly these: indices (3), MIG devices (3:1) and UUIDs, separated by commas",
      OPTION_FIELD(struct run_options, gpu_ids)},
     {.name = "prefer",
      .kind = OPTION_TEXT,
      .value = "LIST",
+     .words = "@gpus",
      .help = "of the GPUs that are free take these first, in this order; written as in --gpu-ids "
 	     "(default: as the configuration says)",
      OPTION_FIELD(struct run_options, prefer)},

@@ -35,6 +35,7 @@ static const struct option_row rows[] = {
      .letter = 'p',
      .kind = OPTION_TEXT,
      .value = "P",
+     .words = "@profiles",
      .help = "the machine: a name of `sluice sim profiles` or a file (default: dgx-a100)",
      OPTION_FIELD(struct start_options, profile)},
     {.name = "gpus",
