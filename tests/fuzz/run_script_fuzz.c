@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a script with options at its head, and its #SBATCH lines as options of sbatch. */
-#include "cmd/jobs/run_script.h"
+#include "cmd/script/run_script.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "cmd/jobs/run_slurm.h"
+#include "cmd/script/run_slurm.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -27,7 +27,7 @@
 #include "cmd/options.h"
 #include "cmd/jobs/run_export.h"
 #include "cmd/jobs/run_file.h"
-#include "cmd/jobs/run_head.h"
+#include "cmd/script/run_head.h"
 #include "cmd/jobs/run_internal.h"
 #include "cmd/jobs/run_job.h"
 #include "cmd/jobs/run_lines.h"

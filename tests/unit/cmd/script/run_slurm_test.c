@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/jobs/run_slurm.h"
+#include "cmd/script/run_slurm.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/jobs/run_slurm.h"
+#include "cmd/script/run_slurm.h"
 
 #include <inttypes.h>
 #include <stdint.h>
@@ -47,6 +47,7 @@ static const struct slurm_row slurm_rows[] = {
     {"hold", 'H', SLURM_FLAG, "--hold"},
     {"chdir", 'D', SLURM_SAME, "--cwd"},
     {"account", 'A', SLURM_SAME, "--project"},
+    {"signal", 0, SLURM_SAME, "--signal"},
     {"requeue", 0, SLURM_FLAG, "--retry-lost"},
     {"nice", 0, SLURM_NICE, "--priority"},
     {"partition", 'p', SLURM_NONE, "a machine has one queue"},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/jobs/run_head.h"
+#include "cmd/script/run_head.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "cmd/jobs/run_slurm.h"
+#include "cmd/script/run_slurm.h"
 
 /* --- which file ------------------------------------------------------------------------------- */
 

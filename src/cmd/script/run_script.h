@@ -6,8 +6,8 @@
  * A word ends at a blank; '...' and "..." keep blanks, a backslash takes the next character as it
  * is (not within '...'), and '#' at the beginning of a word ends the line. Nothing is expanded.
  */
-#ifndef SLUICE_CMD_JOBS_RUN_SCRIPT_H
-#define SLUICE_CMD_JOBS_RUN_SCRIPT_H
+#ifndef SLUICE_CMD_SCRIPT_RUN_SCRIPT_H
+#define SLUICE_CMD_SCRIPT_RUN_SCRIPT_H
 
 #include <stdbool.h>
 #include <stddef.h>

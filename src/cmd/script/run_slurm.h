@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an option of sbatch is called by `sluice run`. Pure: for notes about #SBATCH lines, which
  * are never obeyed. man sluice-slurm has the rest. */
-#ifndef SLUICE_CMD_JOBS_RUN_SLURM_H
-#define SLUICE_CMD_JOBS_RUN_SLURM_H
+#ifndef SLUICE_CMD_SCRIPT_RUN_SLURM_H
+#define SLUICE_CMD_SCRIPT_RUN_SLURM_H
 
 #include <stdbool.h>
 #include <stddef.h>

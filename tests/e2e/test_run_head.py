@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options at the head of a script: `sluice run train.sh` takes its lines #SLUICE."""
 
+import re
+
 import pytest
+
+from conftest import ROOT
 
 
 @pytest.fixture
@@ -75,3 +79,11 @@ def test_what_is_no_script_is_left_alone(lab):
     assert reply.out == "./plain.sh\n"
     plain.chmod(0o644)
     assert lab.run("sluice", "run", "-g", "0", "./plain.sh", cwd=lab.directory).rc == 126
+
+
+def test_the_page_for_those_who_know_slurm_names_options_that_there_are(machine):
+    rows = (ROOT / "man/sluice-slurm.7.scd").read_text().split("# OPTIONS")[1].split("\n# ")[0]
+    named = {option for row in re.findall(r"^:\[ (?!none)(.*)$", rows, re.MULTILINE)
+             for option in re.findall(r"\*(--[a-z-]+)", row)}
+    there = set(re.findall(r"--[a-z-]+", machine.run("sluice", "run", "--help").ok().out))
+    assert len(named) > 20 and named - there <= {"--stderr"}, named - there

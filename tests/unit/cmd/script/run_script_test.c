@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/jobs/run_script.h"
+#include "cmd/script/run_script.h"
 
 #include <errno.h>
 #include <stdio.h>

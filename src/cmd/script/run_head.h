@@ -4,13 +4,13 @@
  * would, reads it as the user who calls, and puts its options below those of the command line. For
  * run.c.
  */
-#ifndef SLUICE_CMD_JOBS_RUN_HEAD_H
-#define SLUICE_CMD_JOBS_RUN_HEAD_H
+#ifndef SLUICE_CMD_SCRIPT_RUN_HEAD_H
+#define SLUICE_CMD_SCRIPT_RUN_HEAD_H
 
 #include "cmd/cmd.h"
 #include "cmd/jobs/run_options.h"
 #include "cmd/jobs/run_request.h"
-#include "cmd/jobs/run_script.h"
+#include "cmd/script/run_script.h"
 
 struct run_head {
 	struct run_options options; /* those of both, where the script has any */
