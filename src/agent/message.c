@@ -254,6 +254,10 @@ int message_add_standing(const struct queue_standing *standing, struct arena *ar
 	to->usage_gpu_hours = standing->usage_hours;
 	to->half_life_ns = standing->half_life_ns;
 	to->gpus_now = standing->gpus_now;
+	to->is_reserved = standing->pledged;
+	to->starts_unix_ns = standing->starts_unix_ns;
+	to->start_is_estimate = standing->start_is_estimate;
+	to->estimate_ns = standing->estimate_ns;
 	out->standing = to;
 
 	return 0;

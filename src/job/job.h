@@ -104,7 +104,13 @@ struct job {
 	/* While it waits, in thousandths of a point (schedule/schedule_score.h): the parts of its
 	 * score that are its own, and what its user has had. */
 	int64_t own_score, usage_score;
-	bool has_turn;	 /* while it waits: something is kept free for it, see schedule.h */
+	bool has_turn; /* while it waits: something is kept free for it, see schedule.h */
+	/* Loop time, while it waits; 0: there is no pledge (schedule_pledge.h). When it was made,
+	 * and by when the job starts; UINT64_MAX: nobody knows. */
+	uint64_t pledged_ns, promise_ns;
+	int64_t start_estimate_unix_ns; /* when it can start; 0: not known */
+	bool start_is_estimate; /* by what such jobs have taken; else by the limits of what runs */
+	uint64_t estimate_ns;	/* how long such jobs of its user take; 0: not known */
 	uint64_t due_ns; /* loop time, while it waits for GPUs: from then on some may be reserved
 			    for it; 0: never */
 

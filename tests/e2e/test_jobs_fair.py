@@ -82,3 +82,48 @@ def test_weights_and_half_life_are_configured(machine):
     config.write_text("sluice: {jobs: {fairness: {usage: -1}}}")
     reply = machine.run("sluice", "config", "check", config)
     assert reply.rc != 0 and "sluice.jobs.fairness.usage: expected a number" in reply.out, reply.out
+
+
+def test_a_wide_job_says_when_it_starts_and_is_not_delayed(machine):
+    """What runs has limits: the wide job starts when they say, and only what ends before goes first."""
+    machine.start("dgx-a100")
+    config = machine.directory / "config.yaml"
+    config.write_text("sluice: {jobs: {reserveAfter: 300ms}}")
+    machine.agent("--config", config)
+    runs = [ask(machine, BOB, "--gpus", "1", "--time", "20s", "--", "sleep", "1000") for _ in range(7)]
+    for job in runs:
+        machine.job_in(job, "Running")
+    wide = ask(machine, ALICE, "--gpus", "8", "--", "sleep", "1000")
+    job = wait_until(lambda: (job := machine.job(wide))["score"] and job["score"]["reserved"] and job)
+    limit = machine.job(runs[0])["attempt"]["started_unix"] + 20
+    score = job["score"]
+    assert "reserved, have 1, need 8" in job["reason_text"] and not score["start_is_estimate"], job
+    assert limit - 1 <= score["starts_unix"] <= limit + 5, (limit, score)
+    shown = machine.run("sluice", "jobs", wide).ok().out
+    assert " at the latest: GPUs are reserved for it" in shown, shown
+
+    long = ask(machine, BOB, "--gpus", "1", "--time", "1h", "--", "sleep", "1000")
+    said = wait_until(lambda: (job := machine.job(long))["reason"] == "QueueOrder" and job)
+    assert said["reason_text"] == f"behind {wide}, for which GPUs are reserved", said
+    short = ask(machine, BOB, "--gpus", "1", "--time", "5s", "--", "sleep", "0.2")
+    assert machine.job_in(short, "Succeeded")
+    machine.job_in(wide, "Running")
+    assert machine.job(wide)["attempt"]["started_unix"] <= limit + 15  # they are asked to end, then killed
+    assert machine.job(long)["state"] == "Pending"
+
+
+def test_what_jobs_of_a_name_have_taken_is_an_estimate(machine):
+    machine.start("t4x1")
+    agent = machine.agent()
+    for _ in range(5):
+        machine.job_in(ask(machine, ALICE, "--name", "often", "--gpus", "1", "--", "sleep", "0.4"), "Succeeded")
+    agent.terminate()
+    assert agent.wait(timeout=20) == 0
+    machine.agent()
+    machine.job_in(ask(machine, BOB, "--gpus", "1", "--", "sleep", "1000"), "Running")
+    waits = ask(machine, ALICE, "--name", "often", "--gpus", "1", "--", "sleep", "0.4")
+    estimate = wait_until(lambda: (score := machine.job(waits)["score"]) and score["estimate_seconds"])
+    assert 0.4 < estimate < 10, estimate
+    assert "an estimate by its user's last jobs of this name" in machine.run("sluice", "jobs", waits).ok().out
+    other = ask(machine, BOB, "--name", "often", "--gpus", "1", "--", "true")
+    assert wait_until(lambda: machine.job(other)["score"])["estimate_seconds"] is None

@@ -141,6 +141,7 @@ def test_a_wide_job_starts_while_others_stream_narrow_ones(machine):
     reserved = time.time()
     if reason is not True:
         assert reason["reason"] == "WaitingForGPU" and "reserved, have " in reason["reason_text"], reason
+        assert reason["score"]["reserved"], reason
     began = machine.job_in(wide, "Running")["attempt"]["started_unix"]
 
     ends = [machine.job(f"{stream}.59")["state"] for stream in streams]

@@ -42,6 +42,44 @@ const char *job_standing_usage(const Sluice__V1__Job *job, char out[JOB_STANDING
 	return out;
 }
 
+const char *job_standing_start(const Sluice__V1__Job *job, char out[JOB_STANDING_MAX])
+{
+	const Sluice__V1__Standing *standing = job->standing;
+	char time[JOB_TEXT_TIME_MAX];
+
+	out[0] = '\0';
+	if (!standing || (standing->starts_unix_ns == 0 && !standing->is_reserved))
+		return out;
+
+	if (standing->starts_unix_ns == 0)
+		(void)snprintf(out, JOB_STANDING_MAX,
+			       "when enough of what runs has ended: GPUs are reserved for it");
+	else if (standing->is_reserved && !standing->start_is_estimate)
+		(void)snprintf(out, JOB_STANDING_MAX,
+			       "by %s at the latest: GPUs are reserved for it",
+			       job_text_time(standing->starts_unix_ns, time));
+	else
+		(void)snprintf(out, JOB_STANDING_MAX, "about %s, %s%s",
+			       job_text_time(standing->starts_unix_ns, time),
+			       standing->start_is_estimate
+				   ? "an estimate by what such jobs have taken"
+				   : "by the limits of what runs",
+			       standing->is_reserved ? ": GPUs are reserved for it" : "");
+	return out;
+}
+
+const char *job_standing_takes(const Sluice__V1__Job *job, char out[JOB_STANDING_MAX])
+{
+	char time[JOB_TEXT_TIME_MAX];
+
+	out[0] = '\0';
+	if (job->standing && job->standing->estimate_ns > 0)
+		(void)snprintf(out, JOB_STANDING_MAX,
+			       "%s, an estimate by its user's last jobs of this name",
+			       job_text_duration(job->standing->estimate_ns, time));
+	return out;
+}
+
 json_t *job_standing_json(const Sluice__V1__Job *job)
 {
 	const Sluice__V1__Standing *standing = job->standing;
@@ -52,9 +90,18 @@ json_t *job_standing_json(const Sluice__V1__Job *job)
 				? json_null()
 				: json_real((double)standing->half_life_ns / CLOCK_NS_PER_S);
 
-	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:I}", "total", standing->score,
-			 "age", standing->age, "size", standing->size, "priority",
+	json_t *starts = standing->starts_unix_ns
+			     ? json_real((double)standing->starts_unix_ns / CLOCK_NS_PER_S)
+			     : json_null();
+	json_t *estimate = standing->estimate_ns
+			       ? json_real((double)standing->estimate_ns / CLOCK_NS_PER_S)
+			       : json_null();
+
+	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:b, s:o, s:b, s:o}", "total",
+			 standing->score, "age", standing->age, "size", standing->size, "priority",
 			 standing->priority, "usage", standing->usage, "usage_gpu_hours",
 			 standing->usage_gpu_hours, "half_life_seconds", half_life, "gpus_now",
-			 (json_int_t)standing->gpus_now);
+			 (json_int_t)standing->gpus_now, "reserved", (int)standing->is_reserved,
+			 "starts_unix", starts, "start_is_estimate",
+			 (int)standing->start_is_estimate, "estimate_seconds", estimate);
 }

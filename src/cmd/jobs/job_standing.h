@@ -19,6 +19,12 @@ enum job_standing_limits {
 const char *job_standing_score(const Sluice__V1__Job *job, char out[JOB_STANDING_MAX]);
 /* "1.02 GPU-hours that still count (half of them after 24h), and 1 GPU now"; "". */
 const char *job_standing_usage(const Sluice__V1__Job *job, char out[JOB_STANDING_MAX]);
+/* When it starts, and how sure that is: "by 2026-11-28 14:20:00.000 at the latest, GPUs are
+ * reserved";
+ * "". */
+const char *job_standing_start(const Sluice__V1__Job *job, char out[JOB_STANDING_MAX]);
+/* "5m10s, an estimate by its user's last jobs of this name"; "". */
+const char *job_standing_takes(const Sluice__V1__Job *job, char out[JOB_STANDING_MAX]);
 /* An object (owned), null for a job that has none; NULL: no memory. */
 json_t *job_standing_json(const Sluice__V1__Job *job);
 

@@ -439,6 +439,8 @@ static void jobs_show_standing(const Sluice__V1__Job *job)
 	char text[JOB_STANDING_MAX];
 	jobs_line("score", job_standing_score(job, text));
 	jobs_line("usage", job_standing_usage(job, text));
+	jobs_line("starts", job_standing_start(job, text));
+	jobs_line("takes", job_standing_takes(job, text));
 }
 
 static void jobs_show_text(const Sluice__V1__Job *job)

@@ -308,6 +308,7 @@ struct queue_run *queue_run_new(struct queue_job *job, struct err *err)
 	}
 
 	run->owner = job;
+	run->since_ns = loop_now_ns(job->queue->options.loop);
 	run->dir_fd = run->control_fd = run->lock_fd = run->launch_fd = run->error_fd = -1;
 	run->retry = loop_timer_new(job->queue->options.loop, queue_run_retry, run, err);
 	if (!run->retry) {

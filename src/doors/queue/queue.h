@@ -285,7 +285,11 @@ struct queue_standing {
 	struct schedule_score score; /* its usage with the GPUs that its user has now */
 	double usage_hours;	     /* GPU-hours that its user has had, faded */
 	uint64_t half_life_ns;
-	uint32_t gpus_now; /* that jobs of its user have */
+	uint32_t gpus_now;	/* that jobs of its user have */
+	bool pledged;		/* what becomes free is reserved for it */
+	int64_t starts_unix_ns; /* 0: not known */
+	bool start_is_estimate;
+	uint64_t estimate_ns; /* how long it takes; 0: not known */
 };
 /* False: it waits for something else than the machine, or does not wait at all. */
 bool queue_standing(struct queue *queue, uint64_t id, struct queue_standing *out);

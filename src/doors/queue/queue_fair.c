@@ -7,6 +7,7 @@
  * seven (a seventh where nobody knows them any more). Jobs without GPUs cost nothing.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,8 @@ enum fair_limits {
 struct fair_past {
 	uid_t uid;
 	float gpus;
+	bool has_succeeded;
+	char name[SPEC_NAME_MAX];
 	int64_t started_unix_ns, ended_unix_ns;
 };
 
@@ -170,12 +173,18 @@ static void fair_add(struct queue *queue, uid_t uid, double gpus, int64_t starte
 
 void queue_fair_ended(struct queue *queue, const struct queue_run *run, const struct job *ended)
 {
+	const struct job *job = &run->owner->job;
 	double gpus = fair_parts(queue, run->grants, run->grant_count);
+
+	if (ended->started_unix_ns > 0 && ended->ended_unix_ns > ended->started_unix_ns)
+		queue_estimate_note(queue, job->uid, job->name,
+				    (uint64_t)(ended->ended_unix_ns - ended->started_unix_ns),
+				    ended->state == JOB_SUCCEEDED);
 	if (gpus <= 0 || !queue->fair)
 		return;
 
 	fair_fade(queue, loop_now_ns(queue->options.loop));
-	fair_add(queue, run->owner->job.uid, gpus, ended->started_unix_ns, ended->ended_unix_ns);
+	fair_add(queue, job->uid, gpus, ended->started_unix_ns, ended->ended_unix_ns);
 }
 
 /* --- opening --------------------------------------------------------------------------------- */
@@ -199,24 +208,25 @@ static int fair_note_past(const struct store_past *from, void *context)
 
 	/* Where it cannot be read, nobody can tell what it had beyond that. */
 	(void)record_each_grant(from->grants, strlen(from->grants), fair_add_part, &parts);
-	if (parts.gpus <= 0)
-		return 0;
 
 	if (fair->past_count == fair->past_room) {
 		size_t more = fair->past_room ? 2 * fair->past_room : 64;
-		struct fair_past *past = reallocarray(fair->past, more, sizeof(*past));
-		if (!past)
+		struct fair_past *grown = reallocarray(fair->past, more, sizeof(*grown));
+		if (!grown)
 			return -ENOMEM;
 
-		fair->past = past;
+		fair->past = grown;
 		fair->past_room = more;
 	}
 
-	fair->past[fair->past_count++] =
-	    (struct fair_past){.uid = from->uid,
-			       .gpus = (float)parts.gpus,
-			       .started_unix_ns = from->started_unix_ns,
-			       .ended_unix_ns = from->ended_unix_ns};
+	struct fair_past *past = &fair->past[fair->past_count++];
+
+	*past = (struct fair_past){.uid = from->uid,
+				   .gpus = (float)parts.gpus,
+				   .has_succeeded = from->has_succeeded,
+				   .started_unix_ns = from->started_unix_ns,
+				   .ended_unix_ns = from->ended_unix_ns};
+	(void)snprintf(past->name, sizeof(past->name), "%s", from->name);
 	return 0;
 }
 
@@ -241,9 +251,15 @@ void queue_fair_settle(struct queue *queue)
 {
 	struct queue_fair *fair = queue->fair;
 
-	for (size_t i = 0; fair && i < fair->past_count; i++)
-		fair_add(queue, fair->past[i].uid, fair->past[i].gpus,
-			 fair->past[i].started_unix_ns, fair->past[i].ended_unix_ns);
+	/* As it was, the first first. */
+	for (size_t i = fair ? fair->past_count : 0; i > 0; i--) {
+		const struct fair_past *past = &fair->past[i - 1];
+
+		fair_add(queue, past->uid, past->gpus, past->started_unix_ns, past->ended_unix_ns);
+		queue_estimate_note(queue, past->uid, past->name,
+				    (uint64_t)(past->ended_unix_ns - past->started_unix_ns),
+				    past->has_succeeded);
+	}
 
 	if (fair) {
 		free(take_ptr(fair->past));
@@ -340,6 +356,10 @@ bool queue_standing(struct queue *queue, uint64_t id, struct queue_standing *out
 	queue_fair_now(queue);
 	*out = (struct queue_standing){.usage_hours = queue_fair_hours(queue, job->job.uid),
 				       .half_life_ns = fair_half_life_ns(queue)};
+	out->pledged = job->job.pledged_ns > 0;
+	out->starts_unix_ns = job->job.start_estimate_unix_ns;
+	out->start_is_estimate = job->job.start_is_estimate;
+	out->estimate_ns = job->job.estimate_ns;
 	fair_score(queue, &job->job, queue_waited_ns(job, loop_now_ns(queue->options.loop)),
 		   out->usage_hours, &out->score);
 

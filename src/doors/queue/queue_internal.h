@@ -102,6 +102,7 @@ struct queue_run {
 	size_t grant_count;
 	char instance[LAUNCH_INSTANCE_MAX];
 	uint32_t attempt;
+	uint64_t since_ns; /* loop time: it has what it has, or the agent has known of it */
 	struct gpunodes_plan others; /* devices that it does not get; emptied by the start */
 	struct gpunodes_plan *parts; /* owned; the same of each part of its launch */
 	size_t part_count;
@@ -206,6 +207,7 @@ struct queue_hold {
 
 struct queue_accept;
 struct queue_change;
+struct queue_estimates;
 struct queue_fair;
 struct queue_keeper;
 struct queue_question;
@@ -269,7 +271,8 @@ struct queue {
 	size_t depending; /* that wait, or have waited, for others, and are not doomed */
 	uint64_t *failed; /* owned: for whom nobody has looked yet that waits for their success */
 	size_t failed_count, failed_room;
-	struct queue_fair *fair; /* owned: what users have had */
+	struct queue_fair *fair;	   /* owned: what users have had */
+	struct queue_estimates *estimates; /* owned; NULL: of no job is known how long it takes */
 	struct queue_rules rules;
 	bool has_rules;		      /* they were told */
 	struct queue_member *members; /* owned: what is known of users; the last to submit first */
@@ -395,6 +398,13 @@ uint64_t queue_waited_ns(const struct queue_job *job, uint64_t now_ns);
 /* Enters the job's scores, by its user's hours. */
 void queue_fair_judge(const struct queue *queue, struct job *job, uint64_t waited_ns, double hours);
 
+/* queue_estimate.c. A run of a job of that name is over, or has taken so long already. */
+void queue_estimate_note(struct queue *queue, uid_t uid, const char *name, uint64_t ran_ns,
+			 bool has_succeeded);
+/* How long it will take, by what such jobs have taken; 0: not known. */
+uint64_t queue_estimate_ns(const struct queue *queue, const struct job *job);
+void queue_estimate_done(struct queue *queue);
+
 /* queue_history.c. On the loop: how many of whose jobs are to go when `keep_jobs` are kept; false:
  * none. */
 bool queue_history_judge(struct queue *queue, struct queue_history *history, size_t keep_jobs);
@@ -512,7 +522,7 @@ void queue_limit_tell(struct queue_run *run);
 /* queue_schedule.c. How long a job may still run; SCHEDULE_NEVER: as long as it likes. */
 uint64_t queue_left_ns(const struct job *job, int64_t now_unix_ns);
 /* What has devices, or a part of the amounts. `out` has room for all jobs. */
-size_t queue_pass_running(const struct queue *queue, struct schedule_running *out);
+size_t queue_pass_running(struct queue *queue, struct schedule_running *out);
 /* queue_begin.c. Whether the job is not to start yet. `*next_unix_ns` becomes that moment if it is
  * earlier. */
 bool queue_begin_waits(const struct job *job, int64_t now_unix_ns, int64_t *next_unix_ns);

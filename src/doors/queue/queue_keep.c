@@ -674,6 +674,7 @@ static void keep_free(struct queue *queue)
 	schedule_pools_done(&queue->pools);
 	free(queue->known);
 	queue_fair_done(queue);
+	queue_estimate_done(queue);
 	queue_member_clear(queue);
 	queue->room_timer = loop_timer_free(queue->room_timer);
 	queue->storage_timer = loop_timer_free(queue->storage_timer);

@@ -218,6 +218,24 @@ static bool queue_is_put_off(struct queue *queue, const struct job *job)
 	return true;
 }
 
+/* When it starts, as far as that can be told. */
+static void queue_note_pledge(const struct queue *queue, struct job *job,
+			      const struct schedule_decision *decision)
+{
+	int64_t now_unix_ns = clock_unix_ns();
+	bool is_known =
+	    !decision->start && decision->opens_ns < (uint64_t)(INT64_MAX - now_unix_ns);
+
+	if (decision->pledged_ns > 0 && job->pledged_ns == 0)
+		log_write(queue->options.log, LOG_LEVEL_DEBUG, NULL,
+			  "what becomes free is reserved for job %" PRIu64, job->id);
+
+	job->pledged_ns = decision->pledged_ns;
+	job->promise_ns = decision->promise_ns;
+	job->start_estimate_unix_ns = is_known ? now_unix_ns + (int64_t)decision->opens_ns : 0;
+	job->start_is_estimate = decision->opens_is_estimate;
+}
+
 static void queue_decide(const struct job *shown, struct schedule_decision *decision, void *context)
 {
 	struct queue_pass *pass = context;
@@ -226,6 +244,7 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 		return;
 
 	job->job.has_turn = decision->has_turn;
+	queue_note_pledge(pass->queue, &job->job, decision);
 	if (!decision->start) {
 		queue_job_set_state(job, JOB_PENDING, decision->reason, decision->text);
 		return;
@@ -339,6 +358,7 @@ static size_t queue_pass_list(struct queue *queue, const struct job **list, stru
 			continue;
 		if (!is_waiting || queue_pass_waits(job, now_ns, next)) {
 			job->waits_since_ns = 0;
+			job->job.pledged_ns = job->job.promise_ns = 0;
 			continue;
 		}
 
@@ -355,6 +375,9 @@ static size_t queue_pass_list(struct queue *queue, const struct job **list, stru
 		    is_same ? before->gpu_limit : queue_member_limit(queue, job->job.uid);
 		hours = is_same ? hours : queue_fair_hours(queue, job->job.uid);
 		queue_fair_judge(queue, &job->job, queue_waited_ns(job, now_ns), hours);
+		job->job.estimate_ns = is_same && strcmp(before->name, job->job.name) == 0
+					   ? before->estimate_ns
+					   : queue_estimate_ns(queue, &job->job);
 		list[count++] = &job->job;
 	}
 
@@ -373,7 +396,26 @@ uint64_t queue_left_ns(const struct job *job, int64_t now_unix_ns)
 	return ran_ns < time_ns ? time_ns - ran_ns : 0;
 }
 
-size_t queue_pass_running(const struct queue *queue, struct schedule_running *out)
+/* The same of one without a limit, by what such jobs have taken. One that has taken longer already
+ * is not known any more, nor are those that are to come. */
+static uint64_t queue_left_estimate_ns(struct queue *queue, const struct job *job,
+				       int64_t now_unix_ns)
+{
+	uint64_t estimate_ns = queue_estimate_ns(queue, job);
+	if (estimate_ns == 0)
+		return SCHEDULE_NEVER;
+	if (job->state == JOB_STARTING || now_unix_ns <= job->started_unix_ns)
+		return estimate_ns;
+
+	uint64_t ran_ns = (uint64_t)(now_unix_ns - job->started_unix_ns);
+	if (ran_ns < estimate_ns)
+		return estimate_ns - ran_ns;
+
+	queue_estimate_note(queue, job->uid, job->name, ran_ns, false);
+	return SCHEDULE_NEVER;
+}
+
+size_t queue_pass_running(struct queue *queue, struct schedule_running *out)
 {
 	int64_t now_unix_ns = clock_unix_ns();
 	size_t count = 0;
@@ -390,8 +432,15 @@ size_t queue_pass_running(const struct queue *queue, struct schedule_running *ou
 							 .cpu_milli = job->wants.cpu_milli,
 							 .mem_bytes = job->wants.mem_bytes,
 							 .left_ns = queue_left_ns(job, now_unix_ns),
+							 .priority = job->wants.priority,
+							 .since_ns = run->since_ns,
 							 .grants = run->grants,
 							 .grant_count = run->grant_count};
+		if (out[count - 1].left_ns != SCHEDULE_NEVER)
+			continue;
+
+		out[count - 1].left_ns = queue_left_estimate_ns(queue, job, now_unix_ns);
+		out[count - 1].is_estimate = out[count - 1].left_ns != SCHEDULE_NEVER;
 	}
 
 	return count;
@@ -542,6 +591,7 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 	struct job one = *job; /* its strings are lent */
 
 	queue_fair_judge(queue, &one, 0, queue_fair_hours(queue, job->uid));
+	one.estimate_ns = queue_estimate_ns(queue, job);
 	list[count++] = &one;
 	_cleanup_free_ struct schedule_running *running =
 	    calloc(queue->count + 1, sizeof(*running));

@@ -51,7 +51,8 @@ static void schedule_grant(struct schedule_state *state, size_t place, uint32_t 
 	device->used_whole = !state->want.shared;
 	device->last_used = ++state->machine->clock;
 	state->given_to[place] = state->job->id;
-	state->was_backfilled |= state->first[place].id != 0;
+	state->was_backfilled |=
+	    state->first[place].id != 0 || (state->counted_on[place / 64] >> (place % 64) & 1);
 }
 
 /* What a job that starts takes beside devices, and for how long. */
@@ -62,6 +63,9 @@ static int schedule_take(struct schedule_state *state, const struct launch_grant
 	const struct schedule_running running = {.cpu_milli = job->wants.cpu_milli,
 						 .mem_bytes = job->wants.mem_bytes,
 						 .left_ns = state->time_ns,
+						 .is_estimate = state->time_is_estimate,
+						 .priority = job->wants.priority,
+						 .since_ns = state->input->now_ns,
 						 .grants = grants,
 						 .grant_count = count};
 	uint32_t array;
@@ -215,18 +219,35 @@ static void schedule_keep_device(struct schedule_state *state, size_t place, siz
 		state->shut[place] = keeper;
 }
 
-/* All that it could use; `has_window`: what is kept is all that it waits for. */
-static void schedule_keep(struct schedule_state *state, size_t order, bool has_window)
+/* Whether it makes a difference when the job in hand can start. */
+static bool schedule_is_open(const struct schedule_state *state)
 {
-	bool is_open = false; /* it makes a difference when */
-	for (size_t i = 0; has_window && i < state->want.count && !is_open; i++) {
+	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
-		is_open = state->first[place].id == 0 || state->shut[place].window_ns > 0;
+		if (state->first[place].id == 0 || state->shut[place].window_ns > 0)
+			return true;
 	}
 
-	uint64_t opens_ns = is_open ? schedule_ahead_devices(state) : SCHEDULE_NEVER;
-	for (size_t i = 0; i < state->want.count; i++)
-		schedule_keep_device(state, state->want.device[i], order, opens_ns);
+	return false;
+}
+
+/* What it gathers; `has_window`: what is kept is all that it waits for. */
+static void schedule_keep(struct schedule_state *state, size_t order, bool has_window)
+{
+	bool is_pledged = has_window && schedule_order_pledges(&state->order, state->job);
+	struct schedule_plan plan;
+
+	if (is_pledged || (has_window && schedule_is_open(state)))
+		schedule_ahead_devices(state, &plan);
+	else
+		schedule_plan_all(state, &plan);
+
+	state->opens_ns = plan.opens_ns;
+	state->opens_is_estimate = plan.is_estimate;
+	uint64_t window_ns = is_pledged ? schedule_pledge_window(state, &plan) : plan.opens_ns;
+
+	for (size_t i = 0; i < plan.count; i++)
+		schedule_keep_device(state, plan.gathered[i], order, window_ns);
 
 	const struct schedule_pools *pools = &state->machine->pools;
 	const char *list = state->want.resources;
@@ -277,19 +298,28 @@ static int schedule_wait_alike(const struct schedule_state *state, enum job_reas
 	return class_->text ? 0 : err_set(err, -ENOMEM, "no memory for the reason of a job");
 }
 
+/* What is said of a job that others wait for: that it is not its place alone. */
+static const char *schedule_reserved(const struct schedule_state *state, uint64_t id)
+{
+	return schedule_order_pledges_to(&state->order, id) ? ", for which GPUs are reserved" : "";
+}
+
 /* They wait for this one, or for the one that this one waits for. */
-static void schedule_wait_behind(struct schedule_class *class_, uint64_t behind)
+static void schedule_wait_behind(const struct schedule_state *state, struct schedule_class *class_,
+				 uint64_t behind)
 {
 	if (class_->waits)
 		return;
 	class_->waits = true;
 	class_->reason = JOB_REASON_QUEUE_ORDER;
-	(void)snprintf(class_->later, sizeof(class_->later), "behind %" PRIu64, behind);
+	(void)snprintf(class_->later, sizeof(class_->later), "behind %" PRIu64 "%s", behind,
+		       schedule_reserved(state, behind));
 }
 
 static void schedule_say_behind(struct schedule_state *state, uint64_t behind)
 {
-	(void)snprintf(state->text, sizeof(state->text), "behind %" PRIu64, behind);
+	(void)snprintf(state->text, sizeof(state->text), "behind %" PRIu64 "%s", behind,
+		       schedule_reserved(state, behind));
 }
 
 /* What it says has to be said again if something is taken that it counts on. */
@@ -308,15 +338,16 @@ static int schedule_add_waiter(struct schedule_state *state, const struct schedu
 	}
 
 	struct schedule_waiter *waiter = &state->waiters[state->waiter_count++];
-	*waiter = (struct schedule_waiter){
-	    .job = state->job, .reason = said->reason, .has_turn = said->has_turn};
+	*waiter = (struct schedule_waiter){.job = state->job, .said = *said};
 	if (said->reason != JOB_REASON_WAITING_FOR_GPU)
 		return 0;
 
 	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
-		if (!schedule_keeper(state, place))
-			waiter->its_own[place / 64] |= UINT64_C(1) << (place % 64);
+		if (schedule_keeper(state, place))
+			continue;
+		waiter->its_own[place / 64] |= UINT64_C(1) << (place % 64);
+		state->counted_on[place / 64] |= UINT64_C(1) << (place % 64);
 	}
 
 	return 0;
@@ -328,6 +359,7 @@ static size_t schedule_say_waiting(struct schedule_state *state, const uint64_t 
 	uint64_t kept_for[PLACE_UNIT_MAX];
 	const struct schedule_view view = {.machine = state->machine,
 					   .want = &state->want,
+					   .order = &state->order,
 					   .kept_for = kept_for,
 					   .given_to = state->given_to,
 					   .is_pledged =
@@ -384,7 +416,7 @@ static int schedule_wait(struct schedule_state *state, size_t order,
 		rc = schedule_add_waiter(state, out, err);
 	}
 
-	schedule_wait_behind(class_, behind);
+	schedule_wait_behind(state, class_, behind);
 	schedule_keep(state, order, true);
 	class_->window_ns = schedule_window(state, count);
 
@@ -408,7 +440,7 @@ static int schedule_wait_pool(struct schedule_state *state, size_t order,
 	out->has_turn = !behind;
 	if (behind)
 		schedule_say_behind(state, behind);
-	schedule_wait_behind(class_, behind ? behind : state->job->id);
+	schedule_wait_behind(state, class_, behind ? behind : state->job->id);
 	schedule_keep(state, order, false);
 
 	return 0;
@@ -520,7 +552,7 @@ static int schedule_wait_amount(struct schedule_state *state, size_t order,
 	if (behind) {
 		out->reason = JOB_REASON_QUEUE_ORDER;
 		schedule_say_behind(state, behind);
-		schedule_wait_behind(class_, behind);
+		schedule_wait_behind(state, class_, behind);
 		class_->window_ns = schedule_window(state, count);
 		return 0;
 	}
@@ -528,7 +560,7 @@ static int schedule_wait_amount(struct schedule_state *state, size_t order,
 	out->reason =
 	    kind == SCHEDULE_CPU ? JOB_REASON_WAITING_FOR_CPU : JOB_REASON_WAITING_FOR_MEMORY;
 	schedule_say_amount(state, kind);
-	schedule_wait_behind(class_, state->job->id);
+	schedule_wait_behind(state, class_, state->job->id);
 
 	int rc = 0;
 
@@ -663,16 +695,30 @@ static int schedule_decide(struct schedule_state *state, size_t order, uint64_t 
 		return 0;
 	}
 
+	size_t waiters = state->waiter_count;
+
 	rc = schedule_look(state, order, class_, out, err);
 	out->was_pledged = schedule_order_pledges(&state->order, job);
+	out->pledged_ns = state->pledged_ns;
+	out->promise_ns = state->promise_ns;
+	out->opens_ns = state->opens_ns;
+	out->opens_is_estimate = state->opens_is_estimate;
+	if (state->waiter_count > waiters)
+		state->waiters[waiters].said = *out;
 	*user_gpus += out->grant_count;
 	return rc;
 }
 
 static void schedule_take_up(struct schedule_state *state, const struct job *job)
 {
+	uint64_t limit_ns = job->wants.time_ns ? job->wants.time_ns : SCHEDULE_NEVER;
+
 	state->job = job;
-	state->time_ns = job->wants.time_ns ? job->wants.time_ns : SCHEDULE_NEVER;
+	state->time_is_estimate = limit_ns == SCHEDULE_NEVER && job->estimate_ns > 0;
+	state->time_ns = state->time_is_estimate ? job->estimate_ns : limit_ns;
+	state->opens_ns = SCHEDULE_NEVER;
+	state->opens_is_estimate = false;
+	state->pledged_ns = state->promise_ns = 0;
 }
 
 /* Something was taken that others wait for: they have less now than they said. */
@@ -680,12 +726,11 @@ static void schedule_say_again(struct schedule_state *state)
 {
 	for (size_t i = 0; i < state->waiter_count; i++) {
 		const struct schedule_waiter *waiter = &state->waiters[i];
-		struct schedule_decision decision = {
-		    .reason = waiter->reason, .text = state->text, .has_turn = waiter->has_turn};
+		struct schedule_decision decision = waiter->said;
 
 		schedule_take_up(state, waiter->job);
-		if (waiter->reason != JOB_REASON_WAITING_FOR_GPU)
-			schedule_say_amount(state, waiter->reason == JOB_REASON_WAITING_FOR_CPU
+		if (decision.reason != JOB_REASON_WAITING_FOR_GPU)
+			schedule_say_amount(state, decision.reason == JOB_REASON_WAITING_FOR_CPU
 						       ? SCHEDULE_CPU
 						       : SCHEDULE_MEMORY);
 		else if (schedule_want_make(state->machine, waiter->job, &state->want, NULL) == 0)

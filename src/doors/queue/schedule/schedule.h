@@ -5,8 +5,9 @@
  * answer. Called by the queue whenever something has changed.
  *
  * The order is that of schedule_order.h: by score, in which what a user has had and has counts. A
- * job that does not fit keeps those behind it from all devices that it could use, so that wide jobs
- * do not starve; jobs that want other devices, or none, go past. A job that could not start even if
+ * job that does not fit keeps those behind it from as many devices as it wants, those that will be
+ * free first, so that wide jobs do not starve; from all that it could use where nobody knows when
+ * that is. Jobs that want other devices, or none, go past. A job that could not start even if
  * none of the others ran (a GPU is unhealthy, an outsider computes on it, no adapter is well), or
  * whose user has all the GPUs that he may have, keeps nothing: it would block the machine until
  * somebody repairs it. If some of what is kept for a job is free already, it has its turn: until it
@@ -14,17 +15,18 @@
  * could take what it is waiting for, one by one, for ever.
  *
  * Neither is enough for a job of several GPUs whose user has some already, while others come one by
- * one who have none. So of each priority the one that is due first (due_ns of struct job) has what
- * becomes free pledged to it (a pledge: a reservation is what an administrator makes): it comes
- * before all others of its priority, as if it had a turn.
+ * one who have none. So of each priority the oldest of those that are due (due_ns of struct job)
+ * has what becomes free pledged to it (schedule_pledge.h): it comes before all others of its
+ * priority, as if it had a turn.
  *
  * What is kept can be taken nevertheless (backfilled) by a job that says how long it runs, if it
  * ends no later than the earliest moment at which what is kept is enough for the job that keeps
- * it: when enough of the jobs that are there now have run as long as they said. A job that says
- * nothing never ends, here: it is not backfilled, and nothing is backfilled past a job that waits
- * for its end. So a backfilled job never moves the earliest start of a job that keeps something.
- * Of several that keep the same device the earliest start counts. A job from which it is kept does
- * not start before the one that keeps it.
+ * it: when enough of the jobs that are there now have run as long as they said, or where they said
+ * nothing as long as is estimated (estimate_ns). A job of which neither is known never ends, here:
+ * it is not backfilled, and nothing is backfilled past a job that waits for its end. So a
+ * backfilled job never moves the earliest start of a job that keeps something. Of several that keep
+ * the same device the earliest start counts. A job from which it is kept does not start before the
+ * one that keeps it.
  *
  * Processors and memory of the machine are amounts beside the devices, taken by the jobs that name
  * them. A job for which there are GPUs, and not enough of these, keeps them, and as many GPUs as it
@@ -155,7 +157,12 @@ struct schedule_decision {
 	const char *text; /* for the brackets, "" with `start`: what is missing and who has it;
 			     shorter than JOB_REASON_MAX; borrowed during the call */
 	bool was_pledged; /* what it got, or will get, was or is pledged to it */
-	bool has_turn;	  /* to be handed back in struct job in the next pass */
+	bool has_turn;	  /* to be handed back in struct job in the next pass, */
+	uint64_t pledged_ns, promise_ns; /* and these; 0: there is no pledge */
+	/* In how long it can start if all that runs ends when it is to; SCHEDULE_NEVER: not known.
+	 * `opens_is_estimate`: some of that says no more than what such jobs have taken. */
+	uint64_t opens_ns;
+	bool opens_is_estimate;
 };
 
 /* A job that has devices, or a part of the amounts. The machine knows its slots and pools already.
@@ -166,6 +173,9 @@ struct schedule_running {
 	uint32_t cpu_milli;
 	uint64_t mem_bytes;
 	uint64_t left_ns; /* how long it may still run; SCHEDULE_NEVER: not known */
+	bool is_estimate; /* that is no limit, but what such jobs have taken */
+	int32_t priority;
+	uint64_t since_ns;		   /* as now_ns: when it got what it has */
 	const struct launch_grant *grants; /* borrowed */
 	size_t grant_count;
 };

@@ -25,10 +25,13 @@ static int ahead_grow(void **list, size_t count, size_t *capacity, size_t size)
 }
 
 static int ahead_add_guest(struct schedule_state *state, const struct launch_grant *grant,
-			   uint64_t left_ns)
+			   const struct schedule_running *running)
 {
 	const struct schedule_device *device = schedule_machine_find(state->machine, grant->uuid);
-	struct schedule_guest guest = {.left_ns = left_ns};
+	struct schedule_guest guest = {.left_ns = running->left_ns,
+				       .is_estimate = running->is_estimate,
+				       .priority = running->priority,
+				       .since_ns = running->since_ns};
 
 	if (!device)
 		return 0;
@@ -52,7 +55,7 @@ static int ahead_add_guest(struct schedule_state *state, const struct launch_gra
 int schedule_ahead_add(struct schedule_state *state, const struct schedule_running *running)
 {
 	for (size_t i = 0; i < running->grant_count; i++)
-		if (ahead_add_guest(state, &running->grants[i], running->left_ns) < 0)
+		if (ahead_add_guest(state, &running->grants[i], running) < 0)
 			return -ENOMEM;
 
 	if (running->cpu_milli == 0 && running->mem_bytes == 0)
@@ -70,12 +73,14 @@ int schedule_ahead_add(struct schedule_state *state, const struct schedule_runni
 }
 
 /* In how long the device has so many slots free. */
-static uint64_t ahead_device(const struct schedule_state *state, size_t place, uint32_t slots)
+static uint64_t ahead_device(const struct schedule_state *state, size_t place, uint32_t slots,
+			     bool *out_is_estimate)
 {
 	const struct schedule_device *device = &state->machine->devices[place];
 	uint32_t known = 0;
 	uint64_t best = SCHEDULE_NEVER;
 
+	*out_is_estimate = false;
 	if (device->holder[0] != '\0')
 		return SCHEDULE_NEVER;
 	if (device->slot_count - device->used_count >= slots)
@@ -89,18 +94,30 @@ static uint64_t ahead_device(const struct schedule_state *state, size_t place, u
 	uint32_t strange = device->used_count > known ? device->used_count - known : 0;
 
 	for (size_t i = 0; i < state->guest_count; i++) {
-		uint64_t at_ns = state->guests[i].left_ns;
-		uint32_t used = strange;
-
-		if (state->guests[i].place != place || at_ns >= best)
+		if (state->guests[i].place != place)
 			continue;
 
-		for (size_t k = 0; k < state->guest_count; k++)
-			if (state->guests[k].place == place && state->guests[k].left_ns > at_ns)
-				used += state->guests[k].slots;
+		uint64_t at_ns = schedule_pledge_left(state, &state->guests[i]);
+		uint32_t used = strange;
+		bool is_estimate = false;
 
-		if (used + slots <= device->slot_count)
+		if (at_ns >= best)
+			continue;
+
+		for (size_t k = 0; k < state->guest_count; k++) {
+			const struct schedule_guest *guest = &state->guests[k];
+			if (guest->place != place)
+				continue;
+
+			bool is_over = schedule_pledge_left(state, guest) <= at_ns;
+			used += is_over ? 0 : guest->slots;
+			is_estimate |= is_over && guest->is_estimate;
+		}
+
+		if (used + slots <= device->slot_count) {
 			best = at_ns;
+			*out_is_estimate = is_estimate;
+		}
 	}
 
 	return best;
@@ -112,38 +129,37 @@ static int ahead_compare_times(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-uint64_t schedule_ahead_devices(const struct schedule_state *state)
+void schedule_ahead_devices(const struct schedule_state *state, struct schedule_plan *out)
 {
 	const struct schedule_want *want = &state->want;
-	uint64_t times[PLACE_UNIT_MAX];
-	size_t count = 0;
+	struct schedule_opening openings[PLACE_UNIT_MAX];
 
 	for (size_t i = 0; i < want->count; i++) {
-		const struct schedule_device *device = &state->machine->devices[want->device[i]];
-		enum schedule_use use = schedule_device_use(device, want);
 		size_t place = want->device[i];
+		const struct schedule_device *device = &state->machine->devices[place];
+		enum schedule_use use = schedule_device_use(device, want);
+		struct schedule_opening *opening = &openings[i];
 
-		if (use != SCHEDULE_FREE && use != SCHEDULE_USED)
+		*opening = (struct schedule_opening){.place = (uint16_t)place,
+						     .at_ns = SCHEDULE_NEVER,
+						     .is_counted = use == SCHEDULE_FREE ||
+								   use == SCHEDULE_USED};
+		if (!opening->is_counted)
 			continue;
 
-		uint64_t at_ns = ahead_device(state, place, schedule_want_slots(want, device));
+		opening->at_ns = ahead_device(state, place, schedule_want_slots(want, device),
+					      &opening->is_estimate);
+
 		/* Not before the job that keeps it from this one has had it. */
 		const struct schedule_keeper *keeper = schedule_keeper(state, place);
 		if (keeper) {
 			uint64_t kept_ns = keeper->window_ns ? keeper->window_ns : SCHEDULE_NEVER;
-			at_ns = at_ns > kept_ns ? at_ns : kept_ns;
+			if (kept_ns > opening->at_ns)
+				opening->at_ns = kept_ns;
 		}
-
-		times[count++] = at_ns;
 	}
 
-	if (want->needed == 0)
-		return 0;
-	if (count < want->needed)
-		return SCHEDULE_NEVER;
-
-	qsort(times, count, sizeof(*times), ahead_compare_times);
-	return times[want->needed - 1];
+	schedule_plan_make(state, openings, want->count, out);
 }
 
 static int ahead_compare_ends(const void *left, const void *right)

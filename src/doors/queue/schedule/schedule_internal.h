@@ -14,6 +14,7 @@
 
 #include "doors/queue/schedule/schedule.h"
 #include "doors/queue/schedule/schedule_order.h"
+#include "doors/queue/schedule/schedule_pledge.h"
 #include "units/allocator.h"
 
 /* How the GPUs are connected, with the allocator that has worked it out. */
@@ -56,6 +57,8 @@ struct schedule_want {
  */
 int schedule_want_make(const struct schedule_machine *machine, const struct job *job,
 		       struct schedule_want *out, struct err *err);
+/* Whether it could use the device at that place. */
+bool schedule_want_has(const struct schedule_want *want, size_t place);
 /* Slots of `device` that the job would get: all of them if it wants it whole. */
 uint32_t schedule_want_slots(const struct schedule_want *want,
 			     const struct schedule_device *device);
@@ -87,7 +90,7 @@ uint64_t schedule_limit_of(const struct schedule_machine *machine, const struct 
 /* --- a pass ---------------------------------------------------------------------------------- */
 
 enum schedule_class_limits {
-	CLASS_LATER_MAX = 40, /* "behind 18446744073709551615" */
+	CLASS_LATER_MAX = 80, /* "behind 18446744073709551615, ..." */
 };
 
 /*
@@ -109,6 +112,9 @@ struct schedule_guest {
 	uint16_t place;
 	uint32_t slots;
 	uint64_t left_ns; /* SCHEDULE_NEVER: not known */
+	bool is_estimate;
+	int32_t priority;
+	uint64_t since_ns;
 };
 
 /* And parts of the amounts. */
@@ -136,9 +142,8 @@ struct schedule_amount {
 /* A job that waits and says what it has: what it said is not true any more when something that it
  * keeps is taken. */
 struct schedule_waiter {
-	const struct job *job; /* borrowed */
-	enum job_reason reason;
-	bool has_turn;
+	const struct job *job;	       /* borrowed */
+	struct schedule_decision said; /* but for its text, which is made anew */
 	uint64_t
 	    its_own[(PLACE_UNIT_MAX + 63) / 64]; /* bit set: nobody keeps that device from it */
 };
@@ -151,6 +156,10 @@ struct schedule_state {
 
 	const struct job *job; /* in hand, */
 	uint64_t time_ns;      /* how long it runs; SCHEDULE_NEVER: it does not say */
+	bool time_is_estimate;
+	uint64_t pledged_ns, promise_ns; /* as of struct job, from now on */
+	uint64_t opens_ns;		 /* in how long it can start; SCHEDULE_NEVER: not known */
+	bool opens_is_estimate;
 	struct schedule_want want;
 	char text[JOB_REASON_MAX]; /* its reason */
 
@@ -159,7 +168,9 @@ struct schedule_state {
 	struct schedule_keeper first[PLACE_UNIT_MAX], shut[PLACE_UNIT_MAX];
 	uint64_t given_to[PLACE_UNIT_MAX]; /* and the last that got it in this pass */
 	struct schedule_amount amounts[SCHEDULE_AMOUNTS];
-	bool was_backfilled; /* something that is kept was given */
+	/* Bit set: somebody who waits said that it has that device. */
+	uint64_t counted_on[(PLACE_UNIT_MAX + 63) / 64];
+	bool was_backfilled; /* something that is kept, or was counted on, was given */
 
 	struct schedule_guest *guests; /* owned */
 	size_t guest_count, guest_capacity;
@@ -196,9 +207,8 @@ int schedule_choose_order(struct schedule_state *state, const bool *chosen, uint
 
 /* What is in use, and how long. -ENOMEM. */
 int schedule_ahead_add(struct schedule_state *state, const struct schedule_running *running);
-/* In how long there are enough devices for the job in hand, if nothing is started: 0, or
- * SCHEDULE_NEVER. */
-uint64_t schedule_ahead_devices(const struct schedule_state *state);
+/* When there are enough devices for the job in hand, if nothing is started, and which. */
+void schedule_ahead_devices(const struct schedule_state *state, struct schedule_plan *out);
 /* In how long there is that much of an amount, as above; and how much of it is free at a time. */
 uint64_t schedule_ahead_amount(struct schedule_state *state, enum schedule_amount_kind kind,
 			       uint64_t wanted);
@@ -209,6 +219,7 @@ uint64_t schedule_ahead_free(const struct schedule_state *state, enum schedule_a
 struct schedule_view {
 	const struct schedule_machine *machine;
 	const struct schedule_want *want;
+	const struct schedule_order *order; /* NULL: nothing is kept */
 	const uint64_t *kept_for; /* of each device: the first waiting job that keeps it; 0: none */
 	const uint64_t *given_to; /* of each device: the last job that got it in this pass; or 0 */
 	bool is_pledged;	  /* what becomes free is for this job */

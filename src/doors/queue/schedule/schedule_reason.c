@@ -74,7 +74,10 @@ static void reason_cause(const struct schedule_view *view, size_t place, char ou
 	switch (schedule_device_use(device, view->want)) {
 	case SCHEDULE_FREE:
 		if (view->kept_for[place] != 0)
-			(void)snprintf(out, REASON_CAUSE_MAX, "kept for job %" PRIu64,
+			(void)snprintf(out, REASON_CAUSE_MAX, "%s for job %" PRIu64,
+				       schedule_order_pledges_to(view->order, view->kept_for[place])
+					   ? "reserved"
+					   : "kept",
 				       view->kept_for[place]);
 		break;
 	case SCHEDULE_USED:

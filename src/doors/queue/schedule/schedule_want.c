@@ -301,6 +301,14 @@ int schedule_want_make(const struct schedule_machine *machine, const struct job 
 	return want_oversubscribe(machine, job, out) ? 0 : want_refuse_shared(job, out, err);
 }
 
+bool schedule_want_has(const struct schedule_want *want, size_t place)
+{
+	for (size_t i = 0; i < want->count; i++)
+		if (want->device[i] == place)
+			return true;
+	return false;
+}
+
 uint32_t schedule_want_slots(const struct schedule_want *want, const struct schedule_device *device)
 {
 	if (!want->shared)

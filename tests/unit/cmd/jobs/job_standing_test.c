@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/jobs/job_standing.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "tests/unit/unit.h"
 
@@ -30,6 +32,33 @@ static void lines_for_people(void **state)
 			    "1.02 GPU-hours that count (for ever), and 0 GPUs now");
 }
 
+static void when_it_starts(void **state)
+{
+	char text[JOB_STANDING_MAX];
+	Sluice__V1__Job job = SLUICE__V1__JOB__INIT;
+	Sluice__V1__Standing standing = SLUICE__V1__STANDING__INIT;
+	assert_string_equal(job_standing_start(&job, text), "");
+	assert_string_equal(job_standing_takes(&job, text), "");
+	job.standing = &standing;
+	assert_string_equal(job_standing_start(&job, text), "");
+	assert_string_equal(job_standing_takes(&job, text), "");
+	standing.is_reserved = true;
+	assert_string_equal(job_standing_start(&job, text),
+			    "when enough of what runs has ended: GPUs are reserved for it");
+	standing.starts_unix_ns = INT64_C(1700000000000000000);
+	assert_true(strncmp(job_standing_start(&job, text), "by 2023-11-1", 12) == 0);
+	assert_non_null(strstr(text, " at the latest: GPUs are reserved for it"));
+	standing.start_is_estimate = true;
+	assert_true(strncmp(job_standing_start(&job, text), "about 2023-11-1", 15) == 0);
+	assert_non_null(
+	    strstr(text, "an estimate by what such jobs have taken: GPUs are reserved"));
+	standing.is_reserved = standing.start_is_estimate = false;
+	assert_non_null(strstr(job_standing_start(&job, text), ", by the limits of what runs"));
+	standing.estimate_ns = UINT64_C(310000000000);
+	assert_string_equal(job_standing_takes(&job, text),
+			    "5m10s, an estimate by its user's last jobs of this name");
+}
+
 static void json_for_programs(void **state)
 {
 	Sluice__V1__Job job = SLUICE__V1__JOB__INIT;
@@ -54,6 +83,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(lines_for_people),
+	    cmocka_unit_test(when_it_starts),
 	    cmocka_unit_test(json_for_programs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,7 +79,7 @@ static void test_lifted(void **state)
 				  JOB(6, 9, 1, .wants.priority = -1, .own_score = 99),
 				  JOB(7, 9, 2, .wants.priority = -1, .due_ns = 1),
 				  JOB(8, 9, 2, .due_ns = NOW - 1, .has_turn = true)),
-			    "5 8 2 4 1 3 7 6 ");
+			    "5 3 2 8 1 4 7 6 ");
 	/* One GPU is never gathered for. */
 	assert_string_equal(ORDER(RULES_ORDER_FIFO, JOB(1, 7, 1), JOB(2, 8, 1, .due_ns = 1)),
 			    "1 2 ");

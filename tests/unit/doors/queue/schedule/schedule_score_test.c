@@ -26,8 +26,8 @@ static void test_parts(void **state)
 	assert_int_equal(score.age, 150 * POINT);
 	assert_int_equal(score.size, 30 * POINT);
 	assert_int_equal(score.priority, -200000 * POINT);
-	assert_int_equal(score.usage, 200 * POINT);
-	assert_int_equal(schedule_score_total(&score), (150 + 30 - 200000 - 200) * POINT);
+	assert_int_equal(score.usage, 100 * POINT);
+	assert_int_equal(schedule_score_total(&score), (150 + 30 - 200000 - 100) * POINT);
 	const struct rules_weights weights = {.age = 1, .size = 2, .priority = 3, .usage = 4};
 	score = score_of(
 	    &weights,
@@ -36,8 +36,8 @@ static void test_parts(void **state)
 	assert_int_equal(schedule_score_total(&score), (1 + 2 + 3 - 4) * POINT);
 	score = SCORE(.gpus = 0);
 	assert_int_equal(schedule_score_total(&score), 0);
-	assert_int_equal(schedule_score_gpu(NULL, 8), 12500);
-	assert_int_equal(schedule_score_gpu(NULL, 0), 100 * POINT);
+	assert_int_equal(schedule_score_gpu(NULL, 8), 6250);
+	assert_int_equal(schedule_score_gpu(NULL, 0), 50 * POINT);
 }
 
 /* Whatever comes: no part runs over. */

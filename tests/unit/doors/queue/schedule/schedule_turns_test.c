@@ -81,7 +81,8 @@ static void what_is_due_is_not_passed_by_those_who_have_less(void **state)
 	fixture->now_ns = 100;
 	runs(ALICE, 0, SCHEDULE_NEVER, 0, 0);
 	fixture->holder[0] = "job 9 of alice";
-	/* Not yet; now; the one that is due first; of a higher priority others come before. */
+	/* Not yet; now; of those that are due the oldest; of a higher priority others come before.
+	 */
 	PASS(JOB(1, ALICE, 3, .due_ns = 101), JOB(2, BOB, 1));
 	EXPECT("2: GPU 1\n"
 	       "1: [turn] WaitingForGPU(have 2, need 3; GPU 0: job 9 of alice; GPU 1: job 2)\n");
@@ -92,14 +93,14 @@ static void what_is_due_is_not_passed_by_those_who_have_less(void **state)
 	EXPECT("3: GPU 1\n"
 	       "1: [turn] WaitingForGPU(reserved, have 2, need 4; GPU 0: job 9 of alice; GPU 1: "
 	       "job 3)\n"
-	       "2: QueueOrder(behind 1)\n");
+	       "2: QueueOrder(behind 1, for which GPUs are reserved)\n");
 	look();
 	fixture->running_count = 0;
 	runs(ALICE, 0, SCHEDULE_NEVER, 0, 0);
 	PASS(JOB(1, ALICE, 3, .due_ns = 90), JOB(2, BOB, 2, .due_ns = 80), JOB(3, BOB, 1));
-	EXPECT("2: GPU 2, GPU 3\n"
-	       "1: [turn] WaitingForGPU(have 1, need 3; GPU 0: job 9 of alice; GPU 2, 3: job 2)\n"
-	       "3: QueueOrder(behind 1)\n");
+	EXPECT("1: GPU 1, GPU 2, GPU 3\n"
+	       "2: WaitingForGPU(have 0, need 2; GPU 0: job 9 of alice; GPU 1, 2, 3: job 1)\n"
+	       "3: QueueOrder(behind 2)\n");
 }
 
 /* A job of one GPU waits for nobody but those before it: nothing is gathered for it. */
@@ -198,11 +199,14 @@ static void what_ends_in_time_is_backfilled(void **state)
 	       "4: GPU 2\n"
 	       "5: [turn] WaitingForGPU(have 1, need 2; GPU 0: job 8 of alice; GPU 1: job 9 of "
 	       "alice; GPU 2: job 4)\n"
-	       "6: QueueOrder(behind 5)\n"
+	       "6: WaitingForGPU(have 0, need 1; GPU 0: job 8 of alice; GPU 1: job 9 of alice; "
+	       "GPU 2: job 4; GPU 3: kept for job 5)\n"
 	       "1: [turn] WaitingForGPU(have 1, need 4; GPU 0: job 8 of alice; GPU 1: job 9 of "
 	       "alice; GPU 2: job 4)\n"
 	       "5: [turn] WaitingForGPU(have 1, need 2; GPU 0: job 8 of alice; GPU 1: job 9 of "
-	       "alice; GPU 2: job 4)\n");
+	       "alice; GPU 2: job 4)\n"
+	       "6: WaitingForGPU(have 0, need 1; GPU 0: job 8 of alice; GPU 1: job 9 of alice; "
+	       "GPU 2: job 4; GPU 3: kept for job 5)\n");
 }
 
 static void nothing_is_backfilled_past_a_job_of_which_nobody_knows_the_end(void **state)
@@ -219,9 +223,10 @@ static void nothing_is_backfilled_past_a_job_of_which_nobody_knows_the_end(void 
 	PASS(JOB(1, BOB, 2), JOB(2, BOB, 1, .wants.time_ns = 101),
 	     JOB(3, BOB, 1, .wants.time_ns = 100));
 	EXPECT("1: [turn] WaitingForGPU(have 1, need 2; GPU 0, 1: alice)\n"
-	       "2: QueueOrder(behind 1)\n"
+	       "2: WaitingForGPU(have 0, need 1; GPU 0, 1: alice; GPU 2: kept for job 1)\n"
 	       "3: GPU 2\n"
-	       "1: [turn] WaitingForGPU(have 0, need 2; GPU 0, 1: alice; GPU 2: job 3)\n");
+	       "1: [turn] WaitingForGPU(have 0, need 2; GPU 0, 1: alice; GPU 2: job 3)\n"
+	       "2: WaitingForGPU(have 0, need 1; GPU 0, 1: alice; GPU 2: job 3)\n");
 }
 
 static void what_should_be_over_may_end_at_any_moment(void **state)
