@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node: a simulated machine with GPUs, containerd and a kubelet, in a space of its own."""
 
+import base64
 import json
 import os
 import pathlib
@@ -16,6 +17,8 @@ from programs import folder, old_containerd, program
 from space import Space
 
 CONTAINERD = "/run/containerd/containerd.sock"
+# The minor numbers of the GPUs: none is its GPU's index, so that whoever takes one for the other is found out.
+MINORS = "1,4,7,2,5,0,3,6"
 
 CONTAINERD_TOML = """version = 3
 root = "/var/lib/containerd"
@@ -127,7 +130,7 @@ class Node(Space):
         shutil.copytree(self.libraries(), self.state.with_name("simlib"), dirs_exist_ok=True)
 
     def sim_start(self, state):
-        run(SLUICE, "sim", "start", "--profile", self.profile, "--seed", self.index, "--dev-style", "nvidia",
+        run(SLUICE, "sim", "start", "--profile", self.profile, "--seed", self.index, "--minors", MINORS, "--dev-style", "nvidia",
             "--root", self.machine, "--state", state)
 
     def sim(self, *arguments):
@@ -214,16 +217,22 @@ class Node(Space):
         rows = (line.split() for line in self.ctr("tasks", "ls").splitlines())
         return next(int(row[1]) for row in rows if row[0] == full)
 
+    def book(self):
+        """What the kubelet wrote down about devices: an entry for each container that has some."""
+        path = self.base / "own/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+        return json.loads(path.read_text())["Data"]["PodDeviceEntries"] or [] if path.exists() else []
+
     def promised(self):
-        """What the kubelet has given to pods: {uid of the pod: identifiers of devices}, as it wrote it down."""
-        book = self.base / "own/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
-        if not book.exists():
-            return {}
+        """What the kubelet has given to pods: {uid of the pod: identifiers of devices}."""
         found = {}
-        for entry in json.loads(book.read_text())["Data"]["PodDeviceEntries"] or []:
+        for entry in self.book():
             ids = [one for numa in entry["DeviceIDs"].values() for one in numa]
             found.setdefault(entry["PodUID"], []).extend(ids)
         return found
+
+    def answer(self, uid):
+        """The bytes of the plugin's answer for the only container of a pod."""
+        return next(base64.b64decode(entry["AllocResp"]) for entry in self.book() if entry["PodUID"] == uid)
 
     def gpus(self):
         """The truth about the simulated machine: its GPUs by `sluice sim show`."""

@@ -5,6 +5,7 @@ the agent killed, uninstalled. `run chain` brings the cluster up for it and take
 import pytest
 
 from conftest import gpus_of, install, wait
+from test_cdi import has_exactly, told_by
 from test_chart import of_service
 from test_kills import agent, is_registered
 
@@ -31,9 +32,8 @@ def cleared(cluster):
 def test_a_gpu_by_cdi(cluster, node):
     cluster.pod("held", node, gpus=2)
     cluster.wait_phase("held", "Running")
-    minors = {f"/dev/nvidia{gpu['minor']}" for gpu in node.gpus()
-              if gpu["uuid"] in node.promised()[cluster.get("pod", "held")["metadata"]["uid"]]}
-    assert len(minors) == 2 and set(gpus_of(cluster, "held")) == minors
+    has_exactly(cluster, node, "held", 2)
+    told_by(cluster, node, "held", "cdi-cri", "uuid")
 
 
 def test_shared_by_configuration(cluster, node):
@@ -41,15 +41,21 @@ def test_shared_by_configuration(cluster, node):
     cluster.wait_allocatable(node, 32)
     cluster.pod("part", node)
     cluster.wait_phase("part", "Running")
-    assert len(gpus_of(cluster, "part")) == 1
+    has_exactly(cluster, node, "part", 1)
     cluster.clear()
     cluster.kubectl("label", "node", node.name, f"{LABEL}-")
     cluster.wait_allocatable(node, 8)
 
 
 def test_a_gpu_lost_and_back(cluster, node):
+    lost = node.gpus()[2]
     node.sim("inject", "xid", "79", "--gpu", "2")
     cluster.wait_allocatable(node, 7)
+    cluster.pod("rest", node, gpus=7)
+    cluster.wait_phase("rest", "Running")
+    has_exactly(cluster, node, "rest", 7)
+    assert f"/dev/nvidia{lost['minor']}" not in gpus_of(cluster, "rest")
+    cluster.clear()
     node.sim("heal")
     node.sim("reset-gpu", "--gpu", "2")
     cluster.agent(node, "sluice", "health", "clear", "2")
@@ -64,4 +70,5 @@ def test_the_agent_killed(cluster, node):
     wait("the service is registered", 60, lambda: is_registered(cluster, node), every=0.5)
     cluster.pod("later", node, gpus=3)
     cluster.wait_phase("later", "Running")
+    has_exactly(cluster, node, "later", 3)
     assert gpus_of(cluster, "held") == held and not set(gpus_of(cluster, "later")) & set(held)
