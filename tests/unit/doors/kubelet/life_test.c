@@ -117,6 +117,11 @@ void plugin_set_allocator(struct plugin *plugin, struct allocator *allocator)
 	(void)allocator;
 }
 
+void plugin_resume(struct plugin *plugin)
+{
+	(void)plugin;
+}
+
 void plugin_flush(struct plugin *plugin)
 {
 	(void)plugin;
