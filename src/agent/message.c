@@ -324,6 +324,7 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 	out->resources = message_text(arena, job->resources ? job->resources : "");
 	out->array_id = job->array_id;
 	out->array_index = job->array_index;
+	out->array_count = job->array_id ? job->wants.array_count : 0;
 	out->failed_attempts = job->failed_attempts;
 
 	out->not_before_unix_ns = job->not_before_unix_ns;
@@ -335,6 +336,10 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 	out->exit_code = job->exit_code;
 	out->signal = job->signal;
 	out->simulated = job->simulated;
+	if (job->state == JOB_PENDING) {
+		out->place = job->place;
+		out->start_estimate_unix_ns = job->start_estimate_unix_ns;
+	}
 
 	/* The name is often the command's. */
 	out->name = message_text(arena, owns ? job->name : "");

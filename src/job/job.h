@@ -113,6 +113,7 @@ struct job {
 	uint64_t estimate_ns;	/* how long such jobs of its user take; 0: not known */
 	uint64_t due_ns; /* loop time, while it waits for GPUs: from then on some may be reserved
 			    for it; 0: never */
+	uint64_t place;	 /* in the order of the last look at all that wait, from 1; 0: none */
 
 	uint32_t attempt;					   /* the last one; 0: none yet */
 	int64_t submitted_unix_ns, started_unix_ns, ended_unix_ns; /* 0: not yet */

@@ -245,6 +245,8 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 
 	job->job.has_turn = decision->has_turn;
 	queue_note_pledge(pass->queue, &job->job, decision);
+	if (decision->place > 0)
+		job->job.place = decision->place;
 	if (!decision->start) {
 		queue_job_set_state(job, JOB_PENDING, decision->reason, decision->text);
 		return;
@@ -446,6 +448,15 @@ size_t queue_pass_running(struct queue *queue, struct schedule_running *out)
 	return count;
 }
 
+/* Who waits for something else than its turn has none. */
+static void queue_forget_places(struct queue *queue)
+{
+	for (size_t i = 0; i < queue->count; i++) {
+		queue->jobs[i]->job.place = 0;
+		queue->jobs[i]->job.start_estimate_unix_ns = 0;
+	}
+}
+
 /* Nothing is started now. */
 static void queue_pass_paused(struct queue *queue, const struct job *const *list, size_t count,
 			      enum job_reason reason, const char *text)
@@ -473,6 +484,7 @@ static void queue_pass_now(struct queue *queue)
 	struct queue_next next;
 
 	queue_change_doomed(queue); /* those for which there was no room on the disk */
+	queue_forget_places(queue);
 	size_t count = queue_pass_list(queue, list, &next);
 
 	queue_begin_arm(queue, next.unix_ns);

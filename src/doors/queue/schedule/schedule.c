@@ -570,6 +570,8 @@ static int schedule_wait_amount(struct schedule_state *state, size_t order,
 			rc = schedule_choose(state, chosen, err);
 
 		uint64_t opens_ns = schedule_keep_amounts(state);
+
+		state->opens_ns = opens_ns;
 		for (size_t i = 0; rc == 0 && i < state->want.count; i++)
 			if (chosen[state->want.device[i]])
 				schedule_keep_device(state, state->want.device[i], order, opens_ns);
@@ -784,7 +786,7 @@ int schedule_pass(struct schedule_machine *machine, const struct schedule_input 
 								      .input = input};
 	int rc = schedule_begin(&state, err);
 	const struct job *job;
-	uint64_t *user_gpus;
+	uint64_t *user_gpus, waiting = 0;
 
 	for (size_t i = 0; rc == 0 && (job = schedule_order_next(&state.order, &user_gpus)); i++) {
 		struct schedule_decision decision;
@@ -794,6 +796,7 @@ int schedule_pass(struct schedule_machine *machine, const struct schedule_input 
 		if (rc < 0)
 			break;
 
+		decision.place = decision.start ? 0 : ++waiting;
 		input->decide(job, &decision, input->context);
 		free(decision.grants);
 	}

@@ -163,6 +163,7 @@ struct schedule_decision {
 	 * `opens_is_estimate`: some of that says no more than what such jobs have taken. */
 	uint64_t opens_ns;
 	bool opens_is_estimate;
+	uint64_t place; /* among those that wait, from 1; 0: it starts, or its place was told */
 };
 
 /* A job that has devices, or a part of the amounts. The machine knows its slots and pools already.

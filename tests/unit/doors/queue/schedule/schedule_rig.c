@@ -176,6 +176,10 @@ static void decide(const struct job *job, struct schedule_decision *decision, vo
 		assert_int_equal(decision->grant_count, 0);
 		if (decision->has_turn && fixture->shows_turns)
 			say(" [turn]");
+		if (decision->place > 0 && fixture->shows_places)
+			say(decision->opens_ns == SCHEDULE_NEVER ? " [#%" PRIu64 "]"
+								 : " [#%" PRIu64 " in %" PRIu64 "]",
+			    decision->place, decision->opens_ns);
 		say(" %s(%s)", job_reason_to_string(decision->reason), decision->text);
 	} else {
 		assert_string_equal(decision->text, "");

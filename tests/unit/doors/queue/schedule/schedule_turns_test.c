@@ -310,6 +310,26 @@ static void who_is_behind_does_not_start_before(void **state)
 	       "1: [turn] WaitingForGPU(have 1, need 3; GPU 0: alice; GPU 1: job 4)\n");
 }
 
+/* Those that start have none; the first that waits for a device knows when, if what runs says so.
+ */
+static void who_waits_has_a_place(void **state)
+{
+	gpus(3);
+	configure(PLAIN);
+	fixture->shows_places = true;
+	runs(BOB, 0, 100, 0, 0);
+	runs(BOB, 1, SCHEDULE_NEVER, 0, 0);
+	fixture->holder[0] = "job 8";
+	fixture->holder[1] = "job 9";
+	PASS(JOB(1, ALICE, 1), JOB(2, ALICE, 1), JOB(3, ALICE, 1), JOB(4, ALICE, 3));
+	EXPECT(
+	    "1: GPU 2\n"
+	    "2: [#1 in 100] WaitingForGPU(have 0, need 1; GPU 0: job 8; GPU 1: job 9; GPU 2: job "
+	    "1)\n"
+	    "3: [#2] QueueOrder(behind 2)\n"
+	    "4: [#3] QueueOrder(behind 2)\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -330,6 +350,7 @@ int main(void)
 	    TEST(shares_are_backfilled_as_well),
 	    TEST(the_earliest_of_those_that_keep_it_counts),
 	    TEST(who_is_behind_does_not_start_before),
+	    TEST(who_waits_has_a_place),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
