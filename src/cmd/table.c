@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/parse.h"
 #include "base/text.h"
 
 #define TABLE_ESCAPE 6 /* bytes of one that is escaped in JSON */
@@ -149,45 +150,106 @@ static size_t table_rows(const struct table *table)
 	return (table->cell_count + table->column_count - 1) / table->column_count;
 }
 
-/* Makes the columns that may shrink narrower, the widest first, until the line fits. */
-static void table_shrink(const struct table *table, size_t width, size_t *widths)
+/* How the columns of one printing are. */
+struct table_layout {
+	const struct table *table;
+	const struct table_style *style;
+	size_t row_count;
+	size_t natural[TABLE_COLUMNS_MAX]; /* what the longest cell takes; 0: it is left out */
+	size_t width[TABLE_COLUMNS_MAX];
+	size_t last; /* the last one that is there */
+};
+
+/* Of a printed row, its place among all of them. */
+static size_t table_row_at(const struct table_layout *layout, size_t at)
 {
-	size_t total = TABLE_GAP * (table->column_count - 1);
+	return layout->style->rows ? layout->style->rows[at] : at;
+}
+
+/* Makes the columns that may shrink narrower, the widest first, until the line fits. False: it
+ * does not. */
+static bool table_shrink(const struct table *table, const struct table_style *style, size_t *widths)
+{
+	size_t width = style->width;
+	size_t total = 0;
 	for (size_t i = 0; i < table->column_count; i++)
-		total += widths[i];
+		total += widths[i] ? widths[i] + (total > 0 ? TABLE_GAP : 0) : 0;
 
 	while (width > 0 && total > width) {
 		size_t widest = table->column_count;
 		for (size_t i = 0; i < table->column_count; i++) {
-			if (!table->columns[i].may_shrink || widths[i] <= TABLE_SHRINK_MIN)
+			const struct table_column *column = &table->columns[i];
+			size_t least = style->give ? style->give[i].least : 0;
+
+			least = least ? least : TABLE_SHRINK_MIN;
+			if (!column->may_shrink || widths[i] <= least)
 				continue;
 			if (widest == table->column_count || widths[i] > widths[widest])
 				widest = i;
 		}
 
 		if (widest == table->column_count)
-			return; /* the terminal breaks the line, nothing is lost */
+			return false;
 
 		widths[widest]--;
 		total--;
 	}
+
+	return true;
 }
 
-static void table_measure(const struct table *table, size_t width, size_t *widths)
+/* Leaves out the column that can best be spared. False: there is none. */
+static bool table_drop(struct table_layout *layout)
 {
-	size_t rows = table_rows(table);
+	const struct table_give *give = layout->style->give;
+	size_t count = layout->table->column_count, spare = count;
 
-	for (size_t column = 0; column < table->column_count; column++) {
-		const char *title = table->columns[column].title;
-		widths[column] = text_width(title, strlen(title));
-		for (size_t row = 0; row < rows; row++) {
-			const struct table_cell *cell = table_cell(table, row, column);
-			if (cell && cell->columns > widths[column])
-				widths[column] = cell->columns;
-		}
+	for (size_t i = 0; give && i < count; i++) {
+		if (layout->natural[i] == 0 || give[i].drop == 0)
+			continue;
+		if (spare == count || give[i].drop > give[spare].drop)
+			spare = i;
 	}
 
-	table_shrink(table, width, widths);
+	if (spare < count)
+		layout->natural[spare] = 0;
+	return spare < count;
+}
+
+static size_t table_measure_column(const struct table_layout *layout, size_t column)
+{
+	const struct table *table = layout->table;
+	const struct table_column *about = &table->columns[column];
+	size_t width =
+	    layout->style->no_header ? 1 : text_width(about->title, strlen(about->title));
+	bool has_any = !layout->style->give || !layout->style->give[column].may_vanish;
+
+	for (size_t at = 0; at < layout->row_count; at++) {
+		const struct table_cell *cell = table_cell(table, table_row_at(layout, at), column);
+		if (!cell)
+			continue;
+
+		has_any = has_any || cell->length != 1 || table->text.data[cell->offset] != '-';
+		width = cell->columns > width ? cell->columns : width;
+	}
+
+	return has_any ? width : 0;
+}
+
+static void table_measure(struct table_layout *layout)
+{
+	const struct table *table = layout->table;
+	size_t bytes = table->column_count * sizeof(layout->width[0]);
+
+	for (size_t column = 0; column < table->column_count; column++)
+		layout->natural[column] = table_measure_column(layout, column);
+
+	do /* what does not fit then is broken by the terminal: nothing is lost */
+		memcpy(layout->width, layout->natural, bytes);
+	while (!table_shrink(table, layout->style, layout->width) && table_drop(layout));
+
+	for (size_t column = 0; column < table->column_count; column++)
+		layout->last = layout->width[column] > 0 ? column : layout->last;
 }
 
 /* One cell with its padding; the last of a line gets none behind it. */
@@ -219,23 +281,40 @@ static int table_print_cell(struct buf *out, const char *text, size_t length, si
 	return 0;
 }
 
-/* Row 0 is the header. */
-static int table_print_row(const struct table *table, size_t row, const size_t *widths,
-			   struct buf *out)
+/* The line of `line` that begins at `from`, as long as it may be. */
+static int table_cut_line(struct buf *lines, size_t from, size_t width)
 {
+	const char *line = lines->data + from;
+	size_t length = lines->length - from;
+	if (text_width(line, length) <= width)
+		return 0;
+
+	lines->length = from + text_fit(line, length, width - 1);
+	return buf_add_text(lines, TABLE_ELLIPSIS);
+}
+
+/* Row NULL is the header. */
+static int table_print_row(const struct table_layout *layout, const size_t *row, struct buf *out)
+{
+	const struct table *table = layout->table;
+	size_t from = out->length;
 	int rc = 0;
 
 	for (size_t column = 0; column < table->column_count && rc == 0; column++) {
 		const struct table_column *about = &table->columns[column];
-		const struct table_cell *cell = row > 0 ? table_cell(table, row - 1, column) : NULL;
-		const char *plain = row == 0 ? about->title : "-";
+		const struct table_cell *cell = row ? table_cell(table, *row, column) : NULL;
+		const char *plain = row ? "-" : about->title;
 		const char *text = cell ? table->text.data + cell->offset : plain;
 		size_t length = cell ? cell->length : strlen(plain);
 		size_t columns = cell ? cell->columns : text_width(plain, length);
 
-		rc = table_print_cell(out, text, length, columns, widths[column], about->align,
-				      column + 1 == table->column_count);
+		if (layout->width[column] > 0)
+			rc = table_print_cell(out, text, length, columns, layout->width[column],
+					      about->align, column == layout->last);
 	}
+
+	if (rc == 0 && layout->style->cuts && layout->style->width > 0)
+		rc = table_cut_line(out, from, layout->style->width);
 
 	return rc < 0 ? rc : buf_add(out, "\n", 1);
 }
@@ -255,29 +334,68 @@ static int table_stream_check(FILE *out, struct err *err)
 	return err_set(err, code, "cannot write the output: %s", err_describe(code));
 }
 
-int table_print(const struct table *table, FILE *out, size_t width, struct err *err)
+int table_print_as(const struct table *table, const struct table_style *style, FILE *out,
+		   struct err *err)
 {
-	if (table->out_of_memory)
-		return err_set(err, -ENOMEM, "out of memory while printing a table");
-
-	size_t widths[TABLE_COLUMNS_MAX];
-	size_t rows = table_rows(table);
+	struct table_layout layout = {.table = table,
+				      .style = style,
+				      .row_count =
+					  style->rows ? style->row_count : table_rows(table)};
 	_cleanup_buf_ struct buf lines;
 
 	buf_init(&lines, TABLE_TEXT_MAX);
-	table_measure(table, width, widths);
+	if (table->out_of_memory)
+		return err_set(err, -ENOMEM, "out of memory while printing a table");
 
-	for (size_t row = 0; row <= rows; row++) {
-		if (table_print_row(table, row, widths, &lines) < 0)
-			return err_set(err, -ENOMEM, "out of memory while printing a table");
-		if (row < rows && lines.length < TABLE_BLOCK)
+	table_measure(&layout);
+
+	int rc = style->no_header ? 0 : table_print_row(&layout, NULL, &lines);
+
+	for (size_t at = 0; at < layout.row_count && rc == 0; at++) {
+		size_t row = table_row_at(&layout, at);
+		rc = table_print_row(&layout, &row, &lines);
+		if (lines.length < TABLE_BLOCK)
 			continue;
 
 		(void)fwrite_unlocked(lines.data, 1, lines.length, out); /* it remembers errors */
 		buf_clear(&lines);
 	}
 
+	if (rc < 0)
+		return err_set(err, -ENOMEM, "out of memory while printing a table");
+
+	if (lines.length > 0)
+		(void)fwrite_unlocked(lines.data, 1, lines.length, out);
 	return table_stream_check(out, err);
+}
+
+int table_print(const struct table *table, FILE *out, size_t width, struct err *err)
+{
+	const struct table_style style = {.width = width};
+	return table_print_as(table, &style, out, err);
+}
+
+/* Of a variable that says how large the terminal is; 0: it says nothing. */
+static size_t table_size_of(const char *name)
+{
+	const char *text = getenv(name);
+	uint64_t size;
+	return text && parse_u64(text, 1, TABLE_WIDTH_MAX, &size) == 0 ? (size_t)size : 0;
+}
+
+void table_room(FILE *out, size_t *out_columns, size_t *out_lines)
+{
+	struct winsize size = {0};
+	int fd = fileno(out);
+	if (fd < 0 || !isatty(fd) || ioctl(fd, TIOCGWINSZ, &size) < 0)
+		size = (struct winsize){0};
+
+	size_t columns = table_size_of("COLUMNS");
+	size_t lines = fd >= 0 && isatty(fd) ? table_size_of("LINES") : 0;
+
+	columns = columns >= TABLE_WIDTH_MIN ? columns : size.ws_col;
+	*out_columns = columns >= TABLE_WIDTH_MIN ? columns : TABLE_WIDTH_PLAIN;
+	*out_lines = lines ? lines : size.ws_row;
 }
 
 size_t table_width(FILE *out)

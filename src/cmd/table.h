@@ -17,8 +17,11 @@ struct table;
 
 enum table_limits {
 	TABLE_COLUMNS_MAX = 40,
-	TABLE_CELL_MAX = 4096, /* bytes of one cell after escaping; longer ones are cut */
-	TABLE_SHRINK_MIN = 8,  /* columns of text that a shrunk column keeps */
+	TABLE_CELL_MAX = 4096,	 /* bytes of one cell after escaping; longer ones are cut */
+	TABLE_SHRINK_MIN = 8,	 /* columns of text that a shrunk column keeps */
+	TABLE_WIDTH_PLAIN = 80,	 /* of a list where there is no terminal */
+	TABLE_WIDTH_MIN = 20,	 /* narrower terminals are not believed, */
+	TABLE_WIDTH_MAX = 10000, /* nor are wider ones */
 };
 
 enum table_align { TABLE_LEFT, TABLE_RIGHT };
@@ -50,6 +53,29 @@ void table_addf(struct table *table, const char *format, ...) __attribute__((for
  * 0, -ENOMEM, or -errno of the stream.
  */
 int table_print(const struct table *table, FILE *out, size_t width, struct err *err);
+/* What a column gives where there is no room. */
+struct table_give {
+	size_t least; /* columns of text that it keeps, if it may shrink; 0: TABLE_SHRINK_MIN */
+	unsigned
+	    drop; /* it is left out when shrinking is not enough, the highest first; 0: never */
+	bool may_vanish; /* it is left out when none of its cells has anything */
+};
+
+/* How a table is printed otherwise than table_print() does it; all zero: the same. */
+struct table_style {
+	size_t width;	      /* columns of the terminal; 0: no limit */
+	bool no_header, cuts; /* cuts: no line is longer than the width, whatever is lost */
+	const struct table_give *give; /* borrowed: of each column; NULL: nothing */
+	const size_t *rows; /* borrowed: numbers of the rows that are printed, in this order; */
+	size_t row_count;   /* NULL: all of them */
+};
+/* As table_print(). */
+int table_print_as(const struct table *table, const struct table_style *style, FILE *out,
+		   struct err *err);
+/* How much a list may take, for lines that must not wrap: COLUMNS and LINES of the environment,
+ * else what the terminal says that `out` is; else TABLE_WIDTH_PLAIN columns, and 0 lines for no
+ * limit. */
+void table_room(FILE *out, size_t *out_columns, size_t *out_lines);
 /* The width of the terminal that `out` is; 0 if it is none, so that pipes get everything. */
 size_t table_width(FILE *out);
 

@@ -11,7 +11,8 @@ import pytest
 from conftest import SLUICE, alive, wait_until
 
 SLEEP = ["sleep", "1000"]
-HEADER = "ID NAME USER STATE REASON GPUS ISOLATION ELAPSED EXIT".split()
+WIDE = "ID NAME USER STATE GPUS TIME START EXIT ISOLATION SUBMITTED PRIORITY PROJECT LIMIT REASON".split()
+HEADER = "ID NAME USER STATE GPUS TIME REASON".split()
 
 
 def test_an_empty_list(served):
@@ -29,13 +30,13 @@ def test_the_list(machine):
     third = machine.submit("sh", "-c", "exit 3")
     machine.job_in(first, "Running")
     machine.job_in(third, "Failed")
-    lines = machine.run("sluice", "jobs").ok().out.splitlines()
-    assert lines[0].split() == HEADER
+    lines = machine.run("sluice", "jobs", "--all", "--wide").ok().out.splitlines()
+    assert lines[0].split() == WIDE
     rows = {int(line.split()[0]): line for line in lines[1:]}
     assert set(rows) == {first, second, third}
-    assert re.search(r"wide .* Running .* 0,1,2,3,4,5,6,7 +(cgroup2|cgroup1|landlock|env) ", rows[first])
-    assert re.search(r"sleep .* Pending +WaitingForGPU \(have 0, need 2.* wants 2 ", rows[second])
-    assert re.search(r"sh .* Failed +ExitCode .* 3$", rows[third])
+    assert re.search(r"wide .* Running +0,1,2,3,4,5,6,7 .* (cgroup2|cgroup1|landlock|env) ", rows[first])
+    assert re.search(r"sleep .* Pending +wants 2 .* WaitingForGPU \(have 0, need 2", rows[second])
+    assert re.search(r"sh .* Failed .* 3 .* ExitCode", rows[third])
     listed = machine.run("sluice", "jobs", "--state", "Failed", "--output", "json").ok().json
     assert [job["id"] for job in listed["jobs"]] == [third]
     assert machine.run("sluice", "jobs", "--state", "Nope").rc == 64

@@ -162,7 +162,7 @@ def test_running_jobs_without_a_gpu(lab):
     lab.service.wait()
     lab.agent(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1100, 1100)))
     hers = lab.submit("sleep", "1000", options=("--array", "80"), **be(ALICE))
-    wait_until(lambda: "jobs of this user run without a GPU" in lab.run("sluice", "jobs", **be(ALICE)).ok().out)
+    wait_until(lambda: "jobs of this user run without a GPU" in lab.run("sluice", "jobs", "--wide", **be(ALICE)).ok().out)
     his = lab.submit("sleep", "1000", **be(BOB))
     lab.job_in(his, "Running", **be(BOB))
     for number, who in ((hers, be(ALICE)), (his, be(BOB))):

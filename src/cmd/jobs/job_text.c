@@ -226,6 +226,40 @@ const char *job_text_duration(uint64_t ns, char out[JOB_TEXT_TIME_MAX])
 	return job_text_pair(out, hours / 24, 'd', hours % 24, 2, 'h');
 }
 
+/* "~45s", "~119m", "~3h", "~4d": as exactly as a forecast deserves. */
+static void job_text_about(uint64_t ns, char out[JOB_TEXT_TIME_MAX])
+{
+	uint64_t seconds = ns / CLOCK_NS_PER_S, minutes = seconds / 60, hours = minutes / 60;
+
+	if (minutes < 1)
+		(void)snprintf(out, JOB_TEXT_TIME_MAX, "~%" PRIu64 "s", seconds);
+	else if (hours < 2)
+		(void)snprintf(out, JOB_TEXT_TIME_MAX, "~%" PRIu64 "m", minutes);
+	else if (hours < 48)
+		(void)snprintf(out, JOB_TEXT_TIME_MAX, "~%" PRIu64 "h", hours);
+	else
+		(void)snprintf(out, JOB_TEXT_TIME_MAX, "~%" PRIu64 "d", hours / 24);
+}
+
+const char *job_text_start(const Sluice__V1__Job *job, int64_t now_unix_ns,
+			   char out[JOB_TEXT_TIME_MAX])
+{
+	char about[JOB_TEXT_TIME_MAX] = "";
+	int64_t at_ns = job->start_estimate_unix_ns;
+
+	out[0] = '\0';
+	if (job->place == 0)
+		return out;
+
+	if (at_ns > 0)
+		job_text_about(at_ns > now_unix_ns ? (uint64_t)at_ns - (uint64_t)now_unix_ns : 0,
+			       about);
+	(void)snprintf(out, JOB_TEXT_TIME_MAX, "#%" PRIu64 "%s%.8s", job->place,
+		       about[0] ? " " : "", about);
+
+	return out;
+}
+
 const char *job_text_time(int64_t unix_ns, char out[JOB_TEXT_TIME_MAX])
 {
 	time_t seconds = (time_t)(unix_ns / (int64_t)CLOCK_NS_PER_S);
@@ -397,6 +431,15 @@ static json_t *job_text_json_times(const Sluice__V1__Job *job, json_t *out)
 	return is_whole ? out : NULL;
 }
 
+static json_t *job_text_json_array(const Sluice__V1__Job *job)
+{
+	if (job->array_id == 0)
+		return json_null();
+	return json_pack("{s:I, s:I, s:o}", "first", (json_int_t)job->array_id, "index",
+			 (json_int_t)job->array_index, "count",
+			 job_text_json_number(job->array_count));
+}
+
 json_t *job_text_json(const Sluice__V1__Job *job)
 {
 	_cleanup_free_ char *directory = strndup(
@@ -406,7 +449,7 @@ json_t *job_text_json(const Sluice__V1__Job *job)
 
 	json_t *out = json_pack(
 	    "{s:I, s:o, s:I, s:o, s:s, s:o, s:o, s:I, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
-	    "s:o}",
+	    "s:o, s:o, s:o, s:o}",
 	    "id", (json_int_t)job->id, "name", table_json_text(job->name), "uid",
 	    (json_int_t)job->uid, "user", job_text_json_text(job->user), "state",
 	    job_text_state(job->state), "reason", job_text_json_text(job->reason), "reason_text",
@@ -417,6 +460,8 @@ json_t *job_text_json(const Sluice__V1__Job *job)
 	    job_text_json_number(job->signal), "command",
 	    job->n_argv ? job_text_json_bytes(job->n_argv, job->argv) : json_null(), "directory",
 	    job_text_json_text(directory), "image", job_text_json_text(job->image), "attempt",
-	    job_text_json_attempt(job->attempt));
+	    job_text_json_attempt(job->attempt), "array", job_text_json_array(job), "queue_place",
+	    job_text_json_number(job->place), "start_estimate_unix",
+	    job_text_json_time(job->start_estimate_unix_ns));
 	return job_text_json_times(job, out);
 }

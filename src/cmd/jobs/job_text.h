@@ -45,6 +45,10 @@ uint64_t job_text_elapsed_ns(const Sluice__V1__Job *job, int64_t now_unix_ns);
 const char *job_text_duration(uint64_t ns, char out[JOB_TEXT_TIME_MAX]);
 /* "2026-11-21 23:02:07.123" in the machine's time zone; "-" for 0. */
 const char *job_text_time(int64_t unix_ns, char out[JOB_TEXT_TIME_MAX]);
+/* When one that waits for its turn has it: "#3 ~12m", the third of those that wait, in twelve
+ * minutes at the earliest; "#3" where that is not known; "" where it has no place. */
+const char *job_text_start(const Sluice__V1__Job *job, int64_t now_unix_ns,
+			   char out[JOB_TEXT_TIME_MAX]);
 /* What a shell is told of a final job: its own exit code where it has one. */
 int job_text_exit_code(const Sluice__V1__Job *job);
 /* All there is; new. NULL: no memory. */

@@ -16,6 +16,8 @@
 #include "base/text.h"
 #include "cmd/service/agent_call.h"
 #include "cmd/cmd.h"
+#include "cmd/jobs/job_columns.h"
+#include "cmd/jobs/job_list.h"
 #include "cmd/jobs/job_standing.h"
 #include "cmd/jobs/job_target.h"
 #include "cmd/jobs/job_text.h"
@@ -32,9 +34,8 @@ enum { JOBS_STATES_MAX = 9, JOBS_NAMES_MAX = 32 };
 #define JOBS_EACH_NS UINT64_C(1000000000) /* with --watch */
 
 struct jobs_options {
-	enum option_output output;
-	bool all, watch, no_start;
-	const char *user, *socket, *since, *project;
+	bool all, watch, no_start, wide, no_header, members;
+	const char *user, *socket, *since, *project, *output, *columns;
 	struct option_list states, names;
 };
 
@@ -42,7 +43,7 @@ static const struct option_row jobs_rows[] = {
     {.name = "all",
      .letter = 'a',
      .kind = OPTION_FLAG,
-     .help = "also those that ended long ago",
+     .help = "also those that have ended, however long ago",
      OPTION_FIELD(struct jobs_options, all)},
     {.name = "no-start",
      .kind = OPTION_FLAG,
@@ -82,7 +83,31 @@ static const struct option_row jobs_rows[] = {
      .kind = OPTION_FLAG,
      .help = "print the list again whenever it has changed, until interrupted",
      OPTION_FIELD(struct jobs_options, watch)},
-    OPTION_OUTPUT(struct jobs_options, output),
+    {.name = "wide",
+     .kind = OPTION_FLAG,
+     .help = "more columns, whole reasons and every user's jobs, however wide that is",
+     OPTION_FIELD(struct jobs_options, wide)},
+    {.name = "columns",
+     .kind = OPTION_TEXT,
+     .value = "LIST",
+     .words = JOB_COLUMNS_WORDS,
+     .help = "these columns, by name and with commas between: id,state,reason",
+     OPTION_FIELD(struct jobs_options, columns)},
+    {.name = "no-header",
+     .kind = OPTION_FLAG,
+     .help = "no line with the titles of the columns",
+     OPTION_FIELD(struct jobs_options, no_header)},
+    {.name = "members",
+     .kind = OPTION_FLAG,
+     .help = "a line for each member of an array",
+     OPTION_FIELD(struct jobs_options, members)},
+    {.name = "output",
+     .letter = 'o',
+     .kind = OPTION_TEXT,
+     .value = "table|json|LIST",
+     .words = "table|json|" JOB_COLUMNS_WORDS,
+     .help = "how to print: a table for people (default), JSON for programs, or as --columns",
+     OPTION_FIELD(struct jobs_options, output)},
     AGENT_CALL_SOCKET_ROW(struct jobs_options),
     {0},
 };
@@ -99,52 +124,51 @@ static int jobs_open(const struct cmd_call *call, const char *socket, bool may_w
 
 /* --- the list --------------------------------------------------------------------------------- */
 
-static const struct table_column jobs_columns[] = {
-    {.title = "ID", .align = TABLE_RIGHT},
-    {.title = "NAME", .may_shrink = true},
-    {.title = "USER"},
-    {.title = "STATE"},
-    {.title = "REASON", .may_shrink = true},
-    {.title = "GPUS"},
-    {.title = "ISOLATION"},
-    {.title = "ELAPSED", .align = TABLE_RIGHT},
-    {.title = "EXIT", .align = TABLE_RIGHT},
-};
-
 struct jobs_list {
-	struct table *table; /* owned; or, for JSON: */
-	json_t *json;	     /* owned */
+	struct job_list *list; /* owned; or, for JSON: */
+	json_t *json;	       /* owned */
 	size_t count;
 	int64_t now_unix_ns;
 	uint64_t array_id; /* 0: all jobs */
 };
 
-static void jobs_add_row(struct jobs_list *list, const Sluice__V1__Job *job)
+static bool jobs_is_json(const struct jobs_options *options)
 {
-	char reason[JOB_TEXT_MAX], gpus[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
-	char label[JOB_TEXT_LABEL_MAX];
+	return options->output && strcmp(options->output, "json") == 0;
+}
 
-	table_add(list->table, job_text_label(job, label));
-	table_add(list->table, job->name);
+/* The columns that were asked for; NULL: none were. */
+static const char *jobs_named_columns(const struct jobs_options *options)
+{
+	if (options->columns)
+		return options->columns;
+	return options->output && strcmp(options->output, "table") != 0 && !jobs_is_json(options)
+		   ? options->output
+		   : NULL;
+}
 
-	if (job->user[0])
-		table_add(list->table, job->user);
-	else
-		table_addf(list->table, "%" PRIu32, job->uid);
+/* How the list is to look. */
+static int jobs_list_options(const struct jobs_options *options, const struct jobs_list *list,
+			     struct job_list_options *out, struct err *err)
+{
+	const char *named = jobs_named_columns(options);
 
-	table_add(list->table, job_text_state(job->state));
-	table_add(list->table, job_text_reason(job, reason));
-	table_add(list->table, job_text_gpus(job, gpus));
-	table_add(list->table, job->attempt ? job->attempt->isolation : NULL);
-	table_add(list->table,
-		  job_text_duration(job_text_elapsed_ns(job, list->now_unix_ns), time));
+	*out = (struct job_list_options){
+	    .named = named || options->wide,
+	    .no_header = options->no_header,
+	    .members = options->members || list->array_id != 0,
+	    .is_filtered = options->states.count > 0 || options->names.count > 0 ||
+			   options->since || options->project,
+	    .uid = getuid(),
+	    .now_unix_ns = list->now_unix_ns,
+	};
+	if (!options->wide)
+		table_room(stdout, &out->width, &out->height);
+	if (options->all || options->user || out->is_filtered || list->array_id)
+		out->height = 0; /* they are what was asked for */
 
-	if (job->has_exit && job->exit_code >= 0)
-		table_add_u64(list->table, (uint64_t)job->exit_code);
-	else if (job->has_exit)
-		table_addf(list->table, "%" PRId32, job->exit_code);
-	else
-		table_add(list->table, NULL);
+	job_columns_usual(options->wide, &out->columns);
+	return named ? job_columns_parse(named, &out->columns, err) : 0;
 }
 
 static bool jobs_on_page(const ProtobufCMessage *reply, void *context)
@@ -154,8 +178,8 @@ static bool jobs_on_page(const ProtobufCMessage *reply, void *context)
 
 	list->count += page->n_jobs;
 	for (size_t i = 0; i < page->n_jobs; i++) {
-		if (list->table)
-			jobs_add_row(list, page->jobs[i]);
+		if (list->list)
+			job_list_add(list->list, page->jobs[i]);
 		else if (list->json &&
 			 json_array_append_new(list->json, job_text_json(page->jobs[i])) < 0) {
 			json_decref(list->json); /* no memory: said when it is printed */
@@ -171,6 +195,18 @@ static bool jobs_is_user(const char *text)
 {
 	uint64_t uid;
 	return parse_u64(text, 0, UINT32_MAX - 1, &uid) == 0 || getpwnam(text);
+}
+
+/* A list for people is of what waits or runs; who wants to see what has ended says so. */
+static void jobs_ask_unended(Sluice__V1__ListRequest *request)
+{
+	static const Sluice__V1__JobState unended[] = {
+	    SLUICE__V1__JOB_STATE__PENDING, SLUICE__V1__JOB_STATE__HELD,
+	    SLUICE__V1__JOB_STATE__STARTING, SLUICE__V1__JOB_STATE__RUNNING,
+	    SLUICE__V1__JOB_STATE__STOPPING};
+
+	request->n_states = sizeof(unended) / sizeof(unended[0]);
+	memcpy(request->states, unended, sizeof(unended));
 }
 
 static int jobs_fill(const struct cmd_call *call, struct agent_call *agent, struct jobs_list *list)
@@ -200,10 +236,23 @@ static int jobs_fill(const struct cmd_call *call, struct agent_call *agent, stru
 	if (options->since &&
 	    since_read(options->since, list->now_unix_ns, &request.since_unix_ns, &err) < 0)
 		return cmd_usage(call, "--since: %s", err.text);
-	if (options->output == OPTION_OUTPUT_JSON)
+
+	if (jobs_is_json(options)) {
 		list->json = json_array();
-	else
-		list->table = table_new(jobs_columns, sizeof(jobs_columns) / sizeof(*jobs_columns));
+	} else {
+		struct job_list_options how;
+		if (jobs_list_options(options, list, &how, &err) < 0)
+			return cmd_usage(call, "%s", err.text);
+
+		list->list = job_list_new(&how);
+		if (!list->list) {
+			(void)err_set(&err, -ENOMEM, "out of memory for a list of jobs");
+			return cmd_fail(call, CMD_EXIT_FAILED, &err);
+		}
+
+		if (!request.all && request.n_states == 0 && request.since_unix_ns == 0)
+			jobs_ask_unended(&request);
+	}
 
 	int rc = agent_call_follow(agent, AGENT_LIST, &request.base, AGENT_CALL_DEADLINE_NS,
 				   jobs_on_page, list, &err);
@@ -220,8 +269,8 @@ static int jobs_print(const struct cmd_call *call, struct jobs_list *list, FILE 
 	struct err err = {0};
 	int rc;
 
-	if (list->table) {
-		rc = table_print(list->table, out, table_width(stdout), &err);
+	if (list->list) {
+		rc = job_list_print(list->list, out, &err);
 	} else {
 		json_t *all = json_pack("{s:o*}", "jobs", list->json);
 
@@ -235,7 +284,7 @@ static int jobs_print(const struct cmd_call *call, struct jobs_list *list, FILE 
 
 static void jobs_list_done(struct jobs_list *list)
 {
-	list->table = table_free(list->table);
+	list->list = job_list_free(list->list);
 	json_decref(list->json);
 	list->json = NULL;
 }
@@ -443,6 +492,18 @@ static void jobs_show_standing(const Sluice__V1__Job *job)
 	jobs_line("takes", job_standing_takes(job, text));
 }
 
+/* Of one that waits for its turn. */
+static void jobs_show_place(const Sluice__V1__Job *job)
+{
+	char text[JOB_TEXT_MAX];
+	if (job->place == 0)
+		return;
+
+	(void)snprintf(text, sizeof(text), "%" PRIu64 " of those that wait", job->place);
+	jobs_line("place", text);
+	jobs_line_time("not before", job->start_estimate_unix_ns);
+}
+
 static void jobs_show_text(const Sluice__V1__Job *job)
 {
 	char text[JOB_TEXT_MAX];
@@ -466,6 +527,7 @@ static void jobs_show_text(const Sluice__V1__Job *job)
 	jobs_show_standing(job);
 
 	jobs_show_times(job);
+	jobs_show_place(job);
 
 	if (!job->attempt || job->attempt->n_grants == 0)
 		jobs_line("GPUs", job->gpus ? job_text_gpus(job, text) : "none");
@@ -485,6 +547,27 @@ static void jobs_show_text(const Sluice__V1__Job *job)
 		printf("  %-12s%" PRId32 "\n", "exit code", job->exit_code);
 }
 
+/* One as a line of the list. */
+static int jobs_show_line(const struct jobs_options *options, const Sluice__V1__Job *job,
+			  struct err *err)
+{
+	const struct jobs_list about = {.now_unix_ns = clock_unix_ns(), .array_id = job->id};
+	struct job_list_options how;
+	int rc = jobs_list_options(options, &about, &how, err);
+	if (rc < 0)
+		return rc;
+
+	struct job_list *list = job_list_new(&how);
+	if (!list)
+		return err_set(err, -ENOMEM, "out of memory for a list of jobs");
+
+	job_list_add(list, job);
+	rc = job_list_print(list, stdout, err);
+	(void)job_list_free(list);
+
+	return rc;
+}
+
 static int jobs_show_one(const struct cmd_call *call, struct agent_call *agent, uint64_t id)
 {
 	const struct jobs_options *options = call->options;
@@ -502,7 +585,7 @@ static int jobs_show_one(const struct cmd_call *call, struct agent_call *agent, 
 	const Sluice__V1__Job *job = (const Sluice__V1__Job *)reply;
 
 	rc = 0;
-	if (options->output == OPTION_OUTPUT_JSON) {
+	if (jobs_is_json(options)) {
 		json_t *json = job_text_json(job);
 		if (json && json_object_set_new(json, "score", job_standing_json(job)) < 0) {
 			json_decref(json);
@@ -511,6 +594,8 @@ static int jobs_show_one(const struct cmd_call *call, struct agent_call *agent, 
 
 		rc = table_print_json(json, stdout, &err);
 		json_decref(json);
+	} else if (options->wide || jobs_named_columns(options)) {
+		rc = jobs_show_line(options, job, &err);
 	} else {
 		jobs_show_text(job);
 	}
@@ -526,6 +611,12 @@ static int jobs_run(const struct cmd_call *call)
 	struct err err = {0};
 	uint64_t id;
 
+	struct job_columns columns;
+	const char *named = jobs_named_columns(options);
+
+	if (named && job_columns_parse(named, &columns, &err) < 0)
+		return cmd_usage(call, "%s: %s", options->columns ? "--columns" : "--output",
+				 err.text);
 	if (call->argc > 0 && job_text_id(call->argv[0], &id) < 0)
 		return cmd_usage(call, "'%s' is no number of a job", call->argv[0]);
 	if (call->argc > 0 && options->watch)
@@ -558,7 +649,9 @@ static const struct cmd_exit_row jobs_exits[] = {
 };
 
 static const struct cmd_example jobs_examples[] = {
-    {"sluice jobs", "what waits, what runs, and what ended lately"},
+    {"sluice jobs", "what runs and what waits, your own first"},
+    {"sluice jobs --wide", "more of each, and every user's"},
+    {"sluice jobs -o id,state,reason --no-header", "these columns alone, for a script"},
     {"sluice jobs --all --state Failed --user alice", "all of alice's that failed"},
     {"sluice jobs --since 7d --state Failed", "what failed in a week"},
     {"sluice jobs --all --name 'train-*'", "all of one's own of such names"},
@@ -577,8 +670,13 @@ const struct command cmd_jobs = {
     .summary = "List jobs, with the reason why each waits",
     .description =
 	"GPUS are the GPUs that a job has, by index ('3:1' is MIG device 1 of GPU 3, '3 (2/8)' two "
-	"of eight slots of GPU 3), or what it wants. ELAPSED is how long it has run, or waited. Of "
+	"of eight slots of GPU 3), or what it wants. TIME is how long it has run, or waited. START "
+	"is the place of a job that waits among all that do, and in how long it can start at the "
+	"earliest, where the limits of those before it tell: '#3 ~12m'. An array is one line. Of "
 	"other users' jobs name, command and output are not shown.\n\n"
+	"A line is never longer than the terminal (COLUMNS, or 80 where there is none), and of "
+	"other users' jobs as many are shown as have room; --wide shows all. What has ended is "
+	"listed with --all, --since or --state.\n\n"
 	"A user's own service that was started by 'sluice run' ends when it is idle. Its jobs are "
 	"not forgotten: it is started again to tell of them.",
     .group = CMD_GROUP_JOBS,

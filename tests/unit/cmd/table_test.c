@@ -159,6 +159,82 @@ static void test_json(void **state)
 	free(out);
 }
 
+static void expect_as(const struct table *table, const struct table_style *style, const char *text)
+{
+	char *out = NULL;
+	size_t size = 0;
+	FILE *stream = open_memstream(&out, &size);
+	assert_non_null(stream);
+	assert_int_equal(table_print_as(table, style, stream, NULL), 0);
+	(void)fclose(stream);
+	assert_string_equal(out, text);
+	free(out);
+}
+
+static void test_gives_way(void **state)
+{
+	static const struct table_column four[] = {
+	    {.title = "ID"}, {.title = "A"}, {.title = "B"}, {.title = "WHY", .may_shrink = true}};
+	static const struct table_give give[] = {
+	    {.drop = 0}, {.drop = 1}, {.drop = 2, .may_vanish = true}, {.least = 10}};
+	static const size_t rows[] = {1, 0};
+	_cleanup_table_ struct table *table = table_new(four, 4);
+	assert_non_null(table);
+	const char *const cells[] = {"1", "aaaa", NULL, "because of this", "2", "bb", NULL, "no"};
+	for (size_t i = 0; i < 8; i++)
+		table_add(table, cells[i]);
+	struct table_style style = {.give = give, .rows = rows, .row_count = 2, .cuts = true};
+	expect_as(table, &style, "ID  A     WHY\n2   bb    no\n1   aaaa  because of this\n");
+	style.width = 20;
+	expect_as(table, &style, "ID  A     WHY\n2   bb    no\n1   aaaa  because o…\n");
+	style.width = 19; /* A goes, and there is room */
+	expect_as(table, &style, "ID  WHY\n2   no\n1   because of this\n");
+	style.width = 5; /* nothing else goes: the lines are cut */
+	style.row_count = 1;
+	expect_as(table, &style, "ID  …\n2   …\n");
+	style.no_header = true;
+	style.rows = NULL;
+	style.width = 14;
+	expect_as(table, &style, "1  because of…\n2  no\n");
+	style.row_count = 0;
+	style.rows = rows;
+	expect_as(table, &style, "");
+}
+
+static void test_room(void **state)
+{
+	size_t width, lines;
+	FILE *null = fopen("/dev/null", "we");
+	assert_non_null(null);
+	(void)unsetenv("COLUMNS");
+	(void)setenv("LINES", "10", 1); /* of no terminal */
+	table_room(null, &width, &lines);
+	assert_int_equal(width, 80);
+	assert_int_equal(lines, 0);
+	static const struct {
+		const char *text;
+		size_t columns;
+	} rows[] = {{"132", 132},
+		    {"20", 20},
+		    {"19", 80},
+		    {"0", 80},
+		    {"", 80},
+		    {"-5", 80},
+		    {"1e3", 80},
+		    {"10000", 10000},
+		    {"10001", 80},
+		    {"12 ", 80},
+		    {"99999999999999999999", 80}};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		(void)setenv("COLUMNS", rows[i].text, 1);
+		table_room(null, &width, &lines);
+		assert_int_equal(width, rows[i].columns);
+	}
+	(void)unsetenv("COLUMNS");
+	(void)unsetenv("LINES");
+	(void)fclose(null);
+}
+
 static int use_table(void *context)
 {
 	struct err err = {0};
@@ -194,6 +270,8 @@ int main(void)
 	    cmocka_unit_test(test_many_rows),
 	    cmocka_unit_test(test_write_errors),
 	    cmocka_unit_test(test_json),
+	    cmocka_unit_test(test_gives_way),
+	    cmocka_unit_test(test_room),
 	    cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

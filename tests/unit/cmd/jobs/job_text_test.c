@@ -193,12 +193,38 @@ static void test_json(void **state)
 	json_decref(json);
 }
 
+static void test_start(void **state)
+{
+	char out[JOB_TEXT_TIME_MAX];
+	Sluice__V1__Job job = SLUICE__V1__JOB__INIT;
+	job.start_estimate_unix_ns = 100 * S;
+	assert_string_equal(job_text_start(&job, 0, out), ""); /* it has no place */
+	job.place = 3;
+	static const struct {
+		int64_t in_s;
+		const char *text;
+	} rows[] = {{-5, "#3 ~0s"},	{59, "#3 ~59s"},
+		    {60, "#3 ~1m"},	{7199, "#3 ~119m"},
+		    {7200, "#3 ~2h"},	{172799, "#3 ~47h"},
+		    {172800, "#3 ~2d"}, {INT64_C(9000000000), "#3 ~104166d"}};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		job.start_estimate_unix_ns = (10 + rows[i].in_s) * S;
+		assert_string_equal(job_text_start(&job, 10 * S, out), rows[i].text);
+	}
+	job.start_estimate_unix_ns = 0;
+	job.place = UINT64_MAX;
+	assert_string_equal(job_text_start(&job, 0, out), "#18446744073709551615");
+	job.start_estimate_unix_ns = INT64_MAX;
+	assert_non_null(strchr(job_text_start(&job, INT64_MIN, out), '~'));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_states), cmocka_unit_test(test_reason),
 	    cmocka_unit_test(test_gpus),   cmocka_unit_test(test_times),
 	    cmocka_unit_test(test_json),   cmocka_unit_test(test_exit_codes),
+	    cmocka_unit_test(test_start),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
