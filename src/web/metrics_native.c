@@ -210,6 +210,15 @@ static void native_throttle(struct metrics_out *m, struct metrics_labels labels,
 	}
 }
 
+/* Processes that compute there without having been given it. */
+static uint32_t native_outside(const struct view *view, uint32_t gpu)
+{
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < view->process_count; i++)
+		count += view->process[i].gpu == gpu && view_is_outside(view, &view->process[i]);
+	return count;
+}
+
 /* What of one GPU is not a plain value of its snapshot. */
 static void native_gpu_line(struct metrics_page *page, uint32_t metric, uint32_t place)
 {
@@ -221,6 +230,10 @@ static void native_gpu_line(struct metrics_page *page, uint32_t metric, uint32_t
 	switch (metric) {
 	case METRIC_GPU_HEALTH:
 		native_states(m, labels, more->health);
+		break;
+	case METRIC_GPU_OUTSIDE:
+		if (gpu->sampled_ns[SNAPSHOT_FAST] > 0) /* else nobody has looked */
+			metrics_out_line(m, labels, NULL, native_outside(page->view, place), 0);
 		break;
 	case METRIC_GPU_BUSY:
 		if (more->busy_ns != SNAPSHOT_U64_ABSENT && !metrics_gpu_has_mig(gpu))

@@ -297,6 +297,30 @@ static void put_holder_name(struct page_sheet *sheet, const struct view_holder *
 	}
 }
 
+/* "outside the queue: carol, pid 4711 (python3)": processes that no holder explains; how many. */
+static uint32_t put_outside(struct page_sheet *sheet, const struct view *view, uint32_t gpu,
+			    const char *before)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < view->process_count; i++) {
+		const struct view_process *process = &view->process[i];
+		if (process->gpu != gpu || process->holder != SNAPSHOT_U32_ABSENT ||
+		    !view_is_outside(view, process) || ++count > PAGE_NAMES_MAX)
+			continue;
+
+		put(sheet, count > 1 ? ", " : before);
+		put(sheet, count > 1 ? "" : "outside the queue: ");
+		put_text(sheet, process->user[0] ? process->user : "somebody");
+		put_format(sheet, ", pid %u ", process->pid);
+		put_text(sheet, process->name);
+	}
+
+	if (count > PAGE_NAMES_MAX)
+		put_format(sheet, " and %u more", count - PAGE_NAMES_MAX);
+	return count;
+}
+
 static void cell_holders(struct page_sheet *sheet, const struct view *view, uint32_t gpu)
 {
 	uint32_t seen = 0;
@@ -313,11 +337,7 @@ static void cell_holders(struct page_sheet *sheet, const struct view *view, uint
 	if (seen > PAGE_NAMES_MAX)
 		put_format(sheet, " and %u more", seen - PAGE_NAMES_MAX);
 
-	uint32_t strangers = view_strangers(view, gpu, SNAPSHOT_U32_ABSENT);
-	if (strangers > 0)
-		put_format(sheet, "%s%u process%s that %s not given it", seen > 0 ? ", " : "",
-			   strangers, strangers == 1 ? "" : "es", strangers == 1 ? "was" : "were");
-	else if (seen == 0)
+	if (put_outside(sheet, view, gpu, seen > 0 ? ", " : "") == 0 && seen == 0)
 		put(sheet, "free");
 
 	put(sheet, "</td>");

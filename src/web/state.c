@@ -13,6 +13,8 @@
 
 #define NS_PER_MS INT64_C(1000000)
 
+enum { STATE_OUTSIDE_MAX = 8 }; /* processes of one GPU */
+
 bool state_age(const struct view *view, uint64_t now_ns, uint64_t *out_ns)
 {
 	if (view->node.sample_ns == 0)
@@ -229,6 +231,36 @@ static void gpu_put_strangers(struct jsonw *json, const char *name, const struct
 	jsonw_u64(json, name, view_strangers(view, gpu, SNAPSHOT_U32_ABSENT));
 }
 
+/* Who they are, the first few. */
+static void gpu_put_outside(struct jsonw *json, const char *name, const struct view *view,
+			    uint32_t gpu)
+{
+	uint32_t count = 0;
+
+	jsonw_array(json, name);
+
+	for (uint32_t i = 0; i < view->process_count && count < STATE_OUTSIDE_MAX; i++) {
+		const struct view_process *process = &view->process[i];
+		if (process->gpu != gpu || !view_is_outside(view, process))
+			continue;
+
+		count++;
+		jsonw_object(json, NULL);
+		jsonw_u64(json, "pid", process->pid);
+		jsonw_word(json, "user", process->user);
+		jsonw_word(json, "name", process->name);
+
+		if (process->mig != SNAPSHOT_U32_ABSENT)
+			jsonw_text(json, "mig_uuid",
+				   view->snapshot.gpu[gpu].mig[process->mig].uuid);
+		if (process->holder != SNAPSHOT_U32_ABSENT)
+			jsonw_word(json, "id", view->holder[process->holder].id);
+		jsonw_end_object(json);
+	}
+
+	jsonw_end_array(json);
+}
+
 const struct state_gpu_member state_gpu_members[] = {
     {"index", gpu_put_index},
     {"name", gpu_put_name},
@@ -245,6 +277,7 @@ const struct state_gpu_member state_gpu_members[] = {
     {"reasons", gpu_put_reasons},
     {"throttle", gpu_put_throttle},
     {"strangers", gpu_put_strangers},
+    {"outside", gpu_put_outside},
     {"mig", gpu_put_mig},
 };
 const uint32_t state_gpu_member_count = array_length(state_gpu_members);
@@ -547,6 +580,8 @@ static void put_process(struct jsonw *json, const struct view *view,
 
 	if (process->uid != SNAPSHOT_U32_ABSENT)
 		jsonw_u64(json, "uid", process->uid);
+	if (view_is_outside(view, process))
+		jsonw_bool(json, "outside", true);
 	jsonw_word(json, "name", process->name);
 	jsonw_array(json, "type");
 

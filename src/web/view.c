@@ -97,7 +97,7 @@ static bool view_holder_is_valid(const struct view *view, const struct view_hold
 static bool view_process_is_valid(const struct view *view, const struct view_process *process)
 {
 	return view_place_is_valid(view, process->gpu, process->mig) &&
-	       TEXT_IS_ENDED(process->name) &&
+	       TEXT_IS_ENDED(process->name) && TEXT_IS_ENDED(process->user) &&
 	       (process->holder == SNAPSHOT_U32_ABSENT || process->holder < view->holder_count);
 }
 
@@ -168,14 +168,24 @@ static bool view_lists_are_valid(const struct view *view)
 	return true;
 }
 
+static bool view_computes(const struct view_process *process)
+{
+	return process->type & (SNAPSHOT_PROCESS_COMPUTE | SNAPSHOT_PROCESS_MPS);
+}
+
+bool view_is_outside(const struct view *view, const struct view_process *process)
+{
+	return view_computes(process) &&
+	       (process->holder == SNAPSHOT_U32_ABSENT || !view->holder[process->holder].allocated);
+}
+
 uint32_t view_strangers(const struct view *view, uint32_t gpu, uint32_t mig)
 {
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < view->process_count; i++) {
 		const struct view_process *process = &view->process[i];
-		bool computes = process->type & (SNAPSHOT_PROCESS_COMPUTE | SNAPSHOT_PROCESS_MPS);
-		count += process->gpu == gpu && computes &&
+		count += process->gpu == gpu && view_computes(process) &&
 			 process->holder == SNAPSHOT_U32_ABSENT &&
 			 (mig == SNAPSHOT_U32_ABSENT || process->mig == mig);
 	}

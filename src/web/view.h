@@ -167,6 +167,7 @@ struct view_process {
 	uint32_t holder;       /* place in view.holder, or SNAPSHOT_U32_ABSENT: unattributed */
 	uint64_t memory_bytes; /* or SNAPSHOT_U64_ABSENT */
 	char name[VIEW_WORD_MAX];
+	char user[VIEW_WORD_MAX]; /* the name of `uid`; "": not known */
 };
 
 struct view_job {
@@ -243,6 +244,9 @@ void view_init(struct view *view);
 /* Checks what another process wrote: magic, sizes, counts, texts that end, places that exist. */
 bool view_is_valid(const struct view *view);
 
+/* Whether this process computes, and nobody who was given the device explains it: not a job, not a
+ * container. */
+bool view_is_outside(const struct view *view, const struct view_process *process);
 /* How many processes compute on this GPU, or on this instance of it (SNAPSHOT_U32_ABSENT: anywhere
  * on it), that no holder explains: it is in use, although nobody was given it. */
 uint32_t view_strangers(const struct view *view, uint32_t gpu, uint32_t mig);

@@ -18,7 +18,7 @@ HEADER = "ID NAME USER STATE GPUS TIME REASON".split()
 def test_an_empty_list(served):
     reply = served.run("sluice", "jobs").ok()
     assert reply.out.split() == HEADER
-    assert served.run("sluice", "jobs", "--output", "json").ok().json == {"jobs": []}
+    assert served.run("sluice", "jobs", "--output", "json").ok().json == {"jobs": [], "outside": []}
 
 
 def test_the_list(machine):

@@ -5,6 +5,7 @@ is what the simulated machine is. Its clock stands still, so that all of them lo
 import json
 import os
 import pathlib
+import pwd
 import re
 import shutil
 import tempfile
@@ -153,3 +154,46 @@ def test_whose_a_process_is(served):
             assert [(use["pid"], use["holder"]) for use in top] == [(pid, "ml/train-0/main")]
             assert top[0]["memory_bytes"] == holder["memory_bytes"]
             assert "ml/train-0/main" in served.run("sluice", "top", "--once").ok().out
+
+
+def test_a_gpu_in_use_outside_the_queue(served):
+    """Nobody was given it, and somebody computes on it: all say so, and who, and no job starts there."""
+    user = pwd.getpwuid(os.getuid()).pw_name
+    stranger = served.load(0, "--util", "0.5", "--mem", "1GiB")
+    served.sim("clock", "advance", "5")
+    gpu = min(truth(served).values(), key=lambda gpu: gpu["index"])
+    other = max(truth(served).values(), key=lambda gpu: gpu["index"])
+    waits = int(served.run("sluice", "run", "--detach", "--gpus", "2", "--", "sleep", "600").ok().out)
+
+    def told():
+        jobs = served.run("sluice", "jobs", "--output", "json").ok().json
+        return {
+            "jobs": [(use["uuid"], use["pid"], use["user"]) for use in jobs["outside"]],
+            "devices": [(use["uuid"], use["pid"], use["user"])
+                        for use in served.run("sluice", "devices", "--output", "json").ok().json["outside"]],
+            "top": [(one["uuid"], use["pid"], use["user"]) for one in served.run("sluice", "top", "--output", "json").ok().json["gpus"]
+                    for use in one["processes"] if use["outside"]],
+            "page": [(one["uuid"], use["pid"], use["user"]) for one in state(served)["gpus"] for use in one["outside"]],
+            "processes": [(use["uuid"], use["pid"], user) for use in json.loads(get(served, "/api/v1/processes"))["processes"]
+                          if use.get("outside")],
+        }
+
+    fact = [(gpu["uuid"], stranger.pid, user)]
+    wait_until(lambda: all(one == fact for one in told().values()), what=f"{fact} everywhere")
+    counted = metrics(served)
+    assert [counted["sluice_gpu_outside_processes", one["uuid"], None] for one in (gpu, other)] == [1, 0]
+    job = wait_until(lambda: (job := served.job(waits))["reason"] == "GPUInUseByOthers" and job, what="the reason")
+    assert f"GPU {gpu['index']}, pid {stranger.pid}, {user}" in job["reason_text"]
+    line = f"GPU {gpu['index']} is in use outside the queue: {user}, pid {stranger.pid} ("
+    for command in ("jobs", "devices"):
+        assert line in served.run("sluice", command).ok().out
+    assert max(map(len, served.run("sluice", "jobs", env={"COLUMNS": "40"}).ok().out.splitlines())) <= 40
+    assert re.search(rf"pid {stranger.pid} \S+ \({user}\), \d+ MiB, outside the queue\n", served.run("sluice", "top", "--once").ok().out)
+    page = get(served, "/")
+    assert re.search(rf"outside the queue: <bdi>{user}</bdi>, pid {stranger.pid} <bdi>", page) and page.count("free</td>") == 1
+    stranger.kill()
+    served.sim("clock", "advance", "5")
+    wait_until(lambda: not any(told().values()), what="nobody any more")
+    assert "outside the queue" not in served.run("sluice", "jobs").ok().out
+    served.job_in(waits, "Running")
+    assert not any(told().values())  # a job is not outside

@@ -118,5 +118,11 @@ void service_holders(struct wire_call *call, const ProtobufCMessage *message, vo
 			(void)holders_add(&holders, lease);
 	}
 
+	const struct message_view view = service_view(service, call, false);
+	if (service_outside(service, &view, &arena, &reply.outside, &reply.n_outside, &err) < 0) {
+		service_request_fail(request, &err);
+		return;
+	}
+
 	service_request_reply(request, &reply.base);
 }

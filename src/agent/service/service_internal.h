@@ -24,6 +24,8 @@ struct kubelet_view;
 struct snapshot;
 struct users;
 
+enum { SERVICE_OUTSIDE_MAX = 64 }; /* processes outside the queue that one answer names */
+
 /* Streams that are told of changes. */
 enum service_kind {
 	SERVICE_CALL,	       /* answers once */
@@ -169,5 +171,9 @@ void service_watch_machine_update(struct service_request *request);
 int service_machine_uses(const struct service *service, const struct message_view *view,
 			 const struct snapshot *snapshot, struct arena *arena,
 			 Sluice__V1__Machine *out, struct err *err);
+/* Of these the ones outside the queue, SERVICE_OUTSIDE_MAX at most. -ENOMEM. */
+int service_outside(const struct service *service, const struct message_view *view,
+		    struct arena *arena, Sluice__V1__GpuUse ***out, size_t *out_count,
+		    struct err *err);
 
 #endif

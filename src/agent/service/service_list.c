@@ -38,6 +38,10 @@ struct service_listing {
 	struct buf packed;  /* each job: its length as a varint, and its bytes */
 	size_t sent;	    /* bytes of it */
 	size_t unsent;	    /* jobs behind those */
+	/* Who computes without a job: of `outside_arena`, and in the first message. */
+	Sluice__V1__GpuUse **outside;
+	size_t outside_count;
+	struct arena outside_arena;
 	bool is_asking;	    /* the queue has not said yet that it will answer */
 	bool is_complete;   /* nothing is added any more */
 	int result;	    /* -errno: something did not fit */
@@ -133,11 +137,31 @@ static size_t listing_size_at(const struct service_listing *listing, size_t at)
 	return used + (size_t)length;
 }
 
+/* False: as service_request_send(). */
+static bool listing_send_outside(struct service_listing *listing)
+{
+	Sluice__V1__ListReply reply = SLUICE__V1__LIST_REPLY__INIT;
+
+	reply.outside = listing->outside;
+	reply.n_outside = listing->outside_count;
+	if (!service_request_send(&listing->request, &reply.base))
+		return false;
+
+	listing->outside_count = 0;
+	arena_done(&listing->outside_arena);
+	arena_init(&listing->outside_arena, SERVICE_ARENA_MAX);
+
+	return true;
+}
+
 /* Sends pages while the reader takes them. A job that is packed already is what protobuf-c calls an
  * unknown field: bytes that it passes on as they are. */
 static void listing_send(struct service_request *request)
 {
 	struct service_listing *listing = (struct service_listing *)request;
+
+	if (listing->outside_count > 0 && !listing_send_outside(listing))
+		return;
 
 	while (listing->unsent >= (listing->is_complete ? 1 : SERVICE_PAGE_JOBS)) {
 		ProtobufCMessageUnknownField jobs[SERVICE_PAGE_JOBS];
@@ -232,6 +256,7 @@ static void listing_release(struct service_request *request)
 {
 	struct service_listing *listing = (struct service_listing *)request;
 	arena_done(&listing->arena);
+	arena_done(&listing->outside_arena);
 	buf_done(&listing->packed);
 	free(listing->unended);
 	service_select_done(&listing->select);
@@ -346,10 +371,13 @@ void service_list(struct wire_call *call, const ProtobufCMessage *message, void 
 	listing->request.release = listing_release;
 	listing->view = service_view(service, call, false);
 	arena_init(&listing->arena, SERVICE_ARENA_MAX);
+	arena_init(&listing->outside_arena, SERVICE_ARENA_MAX);
 	buf_init(&listing->packed, SERVICE_LIST_BYTES_MAX);
 
 	struct err err = {0};
-	if (listing_take(listing, (const Sluice__V1__ListRequest *)message, &err) < 0) {
+	if (listing_take(listing, (const Sluice__V1__ListRequest *)message, &err) < 0 ||
+	    service_outside(service, &listing->view, &listing->outside_arena, &listing->outside,
+			    &listing->outside_count, &err) < 0) {
 		service_request_fail(&listing->request, &err);
 		return;
 	}

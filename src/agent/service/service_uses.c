@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who computes on which GPU, for those who watch the machine. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "agent/doors/doors.h"
+#include "agent/node.h"
 #include "agent/service/service_internal.h"
+#include "agent/users.h"
 #include "agent/web/door_web.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "doors/queue/schedule/schedule.h"
+#include "hardware/gpu.h"
 #include "hardware/snapshot.h"
 #include "web/view.h"
 #include "wire/arena.h"
@@ -91,6 +96,8 @@ static void service_use_of(const struct service_uses *self, const struct job *jo
 			   const char *process_name, struct arena *arena, Sluice__V1__GpuUse *out)
 {
 	out->job = job ? job->id : 0;
+	if (job)
+		out->is_outside = false;
 	bool is_own = job && message_view_owns(self->view, job->uid) && job->name[0];
 	out->name = answer_text(arena, is_own ? job->name : process_name);
 }
@@ -106,6 +113,9 @@ static void service_use_seen(const struct service_uses *self, const struct view_
 
 	service_use_of(self, job, process->name, arena, out);
 	out->uid = process->uid;
+	out->user = answer_text(arena, process->user);
+	if (holder && holder->allocated)
+		out->is_outside = false;
 	if (holder && !out->job)
 		out->holder = (char *)service_holder_text(holder, arena);
 }
@@ -119,7 +129,29 @@ static void service_use_look(const struct service_uses *self, uint32_t pid, stru
 	(void)snprintf(path, sizeof(path), "/proc/%u", pid); /* fits */
 	const struct job *job = queue_job_of_process(self->service->options.queue, (pid_t)pid);
 	service_use_of(self, job, service_process_name(arena, (pid_t)pid), arena, out);
-	out->uid = stat(path, &info) == 0 ? (uint32_t)info.st_uid : job ? (uint32_t)job->uid : 0;
+
+	bool is_there = stat(path, &info) == 0;
+
+	out->uid = is_there ? (uint32_t)info.st_uid : job ? (uint32_t)job->uid : 0;
+	if (is_there || job)
+		out->user = answer_text(arena, users_name(self->service->users, out->uid));
+
+	/* Of what the kubelet has given to pods nothing is known here. */
+	if (!is_there ||
+	    !schedule_machine_find(queue_machine(self->service->options.queue), out->uuid))
+		out->is_outside = false;
+}
+
+/* "GPU 3", "MIG 3:1". */
+static char *service_device_label(const struct service_uses *self, const struct snapshot_gpu *gpu,
+				  const char *uuid, struct arena *arena)
+{
+	const struct inventory *inventory = node_inventory(self->service->options.node);
+	const struct mig_device *mig =
+	    strcmp(uuid, gpu->uuid) != 0 && inventory ? inventory_find_mig(inventory, uuid) : NULL;
+	if (mig)
+		return arena_printf(arena, "MIG %" PRIu32 ":%" PRIu32, gpu->index, mig->index);
+	return arena_printf(arena, "GPU %" PRIu32, gpu->index);
 }
 
 static Sluice__V1__GpuUse *service_use(struct service_uses *self, const struct snapshot_gpu *gpu,
@@ -134,6 +166,12 @@ static Sluice__V1__GpuUse *service_use(struct service_uses *self, const struct s
 	use->pid = process->pid;
 	use->memory_bytes =
 	    process->memory_bytes == SNAPSHOT_U64_ABSENT ? 0 : process->memory_bytes;
+
+	use->label = service_device_label(self, gpu, use->uuid, arena);
+	if (!use->label)
+		return NULL;
+
+	use->is_outside = process->type & (SNAPSHOT_PROCESS_COMPUTE | SNAPSHOT_PROCESS_MPS);
 
 	const struct view_process *seen = service_seen(self, gpu, process->pid);
 	if (seen)
@@ -168,4 +206,24 @@ int service_machine_uses(const struct service *service, const struct message_vie
 	}
 
 	return out->uses ? 0 : err_set(err, -ENOMEM, "out of memory for the answer");
+}
+
+int service_outside(const struct service *service, const struct message_view *view,
+		    struct arena *arena, Sluice__V1__GpuUse ***out, size_t *out_count,
+		    struct err *err)
+{
+	const struct snapshot *snapshot = node_snapshot(service->options.node);
+	Sluice__V1__Machine all = SLUICE__V1__MACHINE__INIT;
+	size_t count = 0;
+	int rc = snapshot ? service_machine_uses(service, view, snapshot, arena, &all, err) : 0;
+	if (rc < 0)
+		return rc;
+
+	for (size_t i = 0; i < all.n_uses && count < SERVICE_OUTSIDE_MAX; i++)
+		if (all.uses[i]->is_outside)
+			all.uses[count++] = all.uses[i];
+
+	*out = all.uses;
+	*out_count = count;
+	return 0;
 }

@@ -212,6 +212,7 @@ static void door_write(struct door_web *door)
 	web_fill_adapters(&source, view);
 	web_fill_resources(&source, view);
 	attribution_fill(door->attribution, config->metrics.max_container_series, view);
+	web_fill_users(&source, view);
 
 	if (!view->settings.has_token)
 		write_no_names(view);

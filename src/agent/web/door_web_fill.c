@@ -231,6 +231,17 @@ void web_fill_gpus(const struct web_source *source, struct view *view)
 	gpu_verdicts(source->vitals, view);
 }
 
+void web_fill_users(const struct web_source *source, struct view *view)
+{
+	for (uint32_t i = 0; i < view->process_count; i++) {
+		struct view_process *process = &view->process[i];
+		if (process->uid != SNAPSHOT_U32_ABSENT)
+			FILL_TEXT(process->user, users_name(source->users, process->uid));
+		else
+			process->user[0] = '\0';
+	}
+}
+
 /* --- jobs ------------------------------------------------------------------------------------- */
 
 static void fill_job(const struct web_source *source, const struct job *job, struct view *view)

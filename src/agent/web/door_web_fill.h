@@ -38,6 +38,8 @@ void web_fill_node(const struct web_source *source, struct view *view);
 /* The snapshot, and gpu[] beside it. */
 void web_fill_gpus(const struct web_source *source, struct view *view);
 void web_fill_jobs(const struct web_source *source, struct view *view);
+/* The names of the users of process[], which is there already. */
+void web_fill_users(const struct web_source *source, struct view *view);
 void web_fill_adapters(const struct web_source *source, struct view *view);
 void web_fill_resources(const struct web_source *source, struct view *view);
 

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/text.h"
 #include "cmd/jobs/job_text.h"
 #include "cmd/table.h"
 
@@ -16,6 +18,8 @@ enum list_sizes {
 	LIST_GPUS_MAX = 64,    /* bytes of which GPUs the members of an array have, cut */
 	LIST_TABLE_FIRST = 64, /* of arrays; a power of two */
 	LIST_SPARE_LINES = 2,  /* the last one of the list, and the shell's */
+	LIST_OUTSIDE_BYTES = 64 << 10,
+	LIST_OUTSIDE_MAX = 8, /* lines of GPUs in use outside the queue */
 };
 
 /* How a row is put in order. */
@@ -52,7 +56,9 @@ struct job_list {
 	size_t array_count, array_room;
 	size_t *index; /* owned; of `arrays`, place + 1 by hash of the id; 0: empty */
 	size_t index_size;
-	size_t last; /* the array of the job before: members come one after the other */
+	size_t last;	    /* the array of the job before: members come one after the other */
+	struct buf outside; /* lines, */
+	size_t outside_lines, outside_more;
 	bool out_of_memory;
 };
 
@@ -64,6 +70,7 @@ struct job_list *job_list_new(const struct job_list_options *options)
 
 	list->options = *options;
 	job_columns_titles(&options->columns, options->named, list->titles, list->give);
+	buf_init(&list->outside, LIST_OUTSIDE_BYTES);
 	list->table = table_new(list->titles, options->columns.count);
 
 	return list->table ? list : job_list_free(list);
@@ -76,6 +83,7 @@ struct job_list *job_list_free(struct job_list *list)
 	for (size_t i = 0; i < list->array_count; i++)
 		free(list->arrays[i].packed);
 
+	buf_done(&list->outside);
 	free(list->arrays);
 	free(list->index);
 	free(list->rows);
@@ -345,6 +353,52 @@ void job_list_add(struct job_list *list, const Sluice__V1__Job *job)
 					       .waiting = rank == 1 || rank == 2});
 }
 
+/* --- GPUs in use without a job ---------------------------------------------------------------- */
+
+/* Ends a line that begins at `from`, where it has to end. */
+static int list_end_line(struct job_list *list, struct buf *lines, size_t from)
+{
+	size_t width = list->options.width, length = lines->length - from;
+
+	if (width > 0 && text_width(lines->data + from, length) > width) {
+		lines->length = from + text_fit(lines->data + from, length, width - 1);
+		if (buf_add_text(lines, "…") < 0)
+			return -ENOMEM;
+	}
+
+	return buf_add(lines, "\n", 1);
+}
+
+void job_list_add_outside(struct job_list *list, const Sluice__V1__GpuUse *use)
+{
+	char text[JOB_TEXT_MAX];
+	size_t from = list->outside.length;
+
+	if (list->outside_lines == LIST_OUTSIDE_MAX) {
+		list->outside_more++;
+		return;
+	}
+
+	(void)job_text_outside(use, text);
+	if (text_escape(&list->outside, text, strlen(text)) < 0 ||
+	    list_end_line(list, &list->outside, from) < 0)
+		list->out_of_memory = true;
+	else
+		list->outside_lines++;
+}
+
+static size_t list_outside_lines(const struct job_list *list)
+{
+	return list->outside_lines + (list->outside_more > 0);
+}
+
+static void list_print_outside(const struct job_list *list, FILE *out)
+{
+	(void)fwrite(list->outside.data, 1, list->outside.length, out);
+	if (list->outside_more > 0)
+		(void)fprintf(out, "and %zu more outside it\n", list->outside_more);
+}
+
 /* --- the whole -------------------------------------------------------------------------------- */
 
 static int list_compare(const void *left, const void *right)
@@ -368,7 +422,7 @@ static int list_compare_users(const void *left, const void *right)
 /* How many rows are shown: all of one's own, and of the others' as many as have room. */
 static size_t list_shown(const struct job_list *list)
 {
-	size_t own = 0, header = list->options.no_header ? 0 : 1;
+	size_t own = 0, header = (list->options.no_header ? 0 : 1) + list_outside_lines(list);
 	while (own < list->row_count && list->rows[own].is_own)
 		own++;
 
@@ -398,17 +452,14 @@ static void list_print_rest(struct job_list *list, size_t from, FILE *out)
 		users += i == 0 || rest[i].uid != rest[i - 1].uid;
 	}
 
-	char text[JOB_TEXT_MAX];
-	int length =
-	    snprintf(text, sizeof(text),
-		     "and %zu more job%s of %zu user%s (%zu run, %zu wait): sluice jobs "
-		     "--wide",
-		     jobs, jobs == 1 ? "" : "s", users, users == 1 ? "" : "s", active, waiting);
-	size_t width = list->options.width;
-	bool is_cut = width > 0 && (size_t)length > width;
+	_cleanup_buf_ struct buf line;
+	buf_init(&line, JOB_TEXT_MAX);
 
-	/* A loss shows when the stream is closed. */
-	(void)fprintf(out, "%.*s%s\n", is_cut ? (int)width - 1 : length, text, is_cut ? "…" : "");
+	if (buf_printf(
+		&line, "and %zu more job%s of %zu user%s (%zu run, %zu wait): sluice jobs --wide",
+		jobs, jobs == 1 ? "" : "s", users, users == 1 ? "" : "s", active, waiting) == 0 &&
+	    list_end_line(list, &line, 0) == 0)
+		(void)fwrite(line.data, 1, line.length, out); /* it remembers errors */
 }
 
 int job_list_print(struct job_list *list, FILE *out, struct err *err)
@@ -437,5 +488,8 @@ int job_list_print(struct job_list *list, FILE *out, struct err *err)
 
 	if (rc == 0 && shown < list->row_count)
 		list_print_rest(list, shown, out);
+	if (rc == 0)
+		list_print_outside(list, out);
+
 	return rc;
 }

@@ -37,6 +37,8 @@ struct job_list *job_list_new(const struct job_list_options *options);
 struct job_list *job_list_free(struct job_list *list);
 /* One more; running out of memory is remembered and told by job_list_print(). */
 void job_list_add(struct job_list *list, const Sluice__V1__Job *job);
+/* A GPU that somebody uses without a job: a line below the others, the first few. */
+void job_list_add_outside(struct job_list *list, const Sluice__V1__GpuUse *use);
 /* To be called once. 0, -ENOMEM, or -errno of the stream. */
 int job_list_print(struct job_list *list, FILE *out, struct err *err);
 

@@ -278,6 +278,24 @@ const char *job_text_time(int64_t unix_ns, char out[JOB_TEXT_TIME_MAX])
 	return out;
 }
 
+const char *job_text_outside(const Sluice__V1__GpuUse *use, char out[JOB_TEXT_MAX])
+{
+	size_t length = job_text_addf(out, 0, "%s is in use outside the queue: ", use->label);
+
+	if (use->user[0])
+		length = job_text_addf(out, length, "%s", use->user);
+	else
+		length = job_text_addf(out, length, "uid %" PRIu32, use->uid);
+
+	length = job_text_addf(out, length, ", pid %" PRIu32, use->pid);
+	if (use->name[0])
+		length = job_text_addf(out, length, " (%s)", use->name);
+	if (use->holder[0])
+		(void)job_text_addf(out, length, ", %s", use->holder);
+
+	return out;
+}
+
 int job_text_exit_code(const Sluice__V1__Job *job)
 {
 	if (strcmp(job->reason, "DeadlineExceeded") == 0)
@@ -464,4 +482,13 @@ json_t *job_text_json(const Sluice__V1__Job *job)
 	    job_text_json_number(job->place), "start_estimate_unix",
 	    job_text_json_time(job->start_estimate_unix_ns));
 	return job_text_json_times(job, out);
+}
+
+json_t *job_text_outside_json(const Sluice__V1__GpuUse *use)
+{
+	return json_pack(
+	    "{s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:I}", "uuid", table_json_text(use->uuid), "label",
+	    table_json_text(use->label), "pid", (json_int_t)use->pid, "uid", (json_int_t)use->uid,
+	    "user", job_text_json_text(use->user), "name", job_text_json_text(use->name), "holder",
+	    job_text_json_text(use->holder), "memory_bytes", (json_int_t)use->memory_bytes);
 }

@@ -49,6 +49,11 @@ const char *job_text_time(int64_t unix_ns, char out[JOB_TEXT_TIME_MAX]);
  * minutes at the earliest; "#3" where that is not known; "" where it has no place. */
 const char *job_text_start(const Sluice__V1__Job *job, int64_t now_unix_ns,
 			   char out[JOB_TEXT_TIME_MAX]);
+/* "GPU 3 is in use outside the queue: carol, pid 4711 (python3)", and the container if it is in
+ * one. */
+const char *job_text_outside(const Sluice__V1__GpuUse *use, char out[JOB_TEXT_MAX]);
+/* The same as an object; new. NULL: no memory. */
+json_t *job_text_outside_json(const Sluice__V1__GpuUse *use);
 /* What a shell is told of a final job: its own exit code where it has one. */
 int job_text_exit_code(const Sluice__V1__Job *job);
 /* All there is; new. NULL: no memory. */

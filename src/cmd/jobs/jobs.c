@@ -127,6 +127,8 @@ static int jobs_open(const struct cmd_call *call, const char *socket, bool may_w
 struct jobs_list {
 	struct job_list *list; /* owned; or, for JSON: */
 	json_t *json;	       /* owned */
+	json_t *outside;       /* owned; of JSON too */
+	bool shows_outside;
 	size_t count;
 	int64_t now_unix_ns;
 	uint64_t array_id; /* 0: all jobs */
@@ -171,12 +173,29 @@ static int jobs_list_options(const struct jobs_options *options, const struct jo
 	return named ? job_columns_parse(named, &out->columns, err) : 0;
 }
 
+/* Who computes on the queue's GPUs without a job. */
+static void jobs_on_outside(const Sluice__V1__ListReply *page, struct jobs_list *list)
+{
+	for (size_t i = 0; i < page->n_outside; i++) {
+		if (list->list && list->shows_outside)
+			job_list_add_outside(list->list, page->outside[i]);
+		else if (list->outside &&
+			 json_array_append_new(list->outside,
+					       job_text_outside_json(page->outside[i])) < 0) {
+			json_decref(list->outside); /* no memory: said when it is printed */
+			list->outside = NULL;
+		}
+	}
+}
+
 static bool jobs_on_page(const ProtobufCMessage *reply, void *context)
 {
 	struct jobs_list *list = context;
 	const Sluice__V1__ListReply *page = (const Sluice__V1__ListReply *)reply;
 
 	list->count += page->n_jobs;
+	jobs_on_outside(page, list);
+
 	for (size_t i = 0; i < page->n_jobs; i++) {
 		if (list->list)
 			job_list_add(list->list, page->jobs[i]);
@@ -232,6 +251,8 @@ static int jobs_fill(const struct cmd_call *call, struct agent_call *agent, stru
 	request.n_names = options->names.count;
 
 	list->now_unix_ns = clock_unix_ns();
+	list->shows_outside = !list->array_id && !options->no_header &&
+			      options->states.count == 0 && !jobs_named_columns(options);
 	request.project = options->project ? (char *)options->project : request.project;
 	if (options->since &&
 	    since_read(options->since, list->now_unix_ns, &request.since_unix_ns, &err) < 0)
@@ -239,6 +260,7 @@ static int jobs_fill(const struct cmd_call *call, struct agent_call *agent, stru
 
 	if (jobs_is_json(options)) {
 		list->json = json_array();
+		list->outside = json_array();
 	} else {
 		struct job_list_options how;
 		if (jobs_list_options(options, list, &how, &err) < 0)
@@ -272,9 +294,11 @@ static int jobs_print(const struct cmd_call *call, struct jobs_list *list, FILE 
 	if (list->list) {
 		rc = job_list_print(list->list, out, &err);
 	} else {
-		json_t *all = json_pack("{s:o*}", "jobs", list->json);
+		json_t *all =
+		    list->outside && list->json
+			? json_pack("{s:O, s:O}", "jobs", list->json, "outside", list->outside)
+			: NULL;
 
-		list->json = NULL; /* given, also where it failed */
 		rc = table_print_json(all, out, &err);
 		json_decref(all);
 	}
@@ -286,7 +310,8 @@ static void jobs_list_done(struct jobs_list *list)
 {
 	list->list = job_list_free(list->list);
 	json_decref(list->json);
-	list->json = NULL;
+	json_decref(list->outside);
+	list->json = list->outside = NULL;
 }
 
 static int jobs_show_list(const struct cmd_call *call, struct agent_call *agent, uint64_t array_id,

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "cmd/service/agent_call.h"
 #include "cmd/cmd.h"
+#include "cmd/jobs/job_text.h"
 #include "cmd/machine/devices_rdma.h"
 #include "cmd/machine/machine.h"
 #include "cmd/options.h"
@@ -102,6 +103,14 @@ static int print_holders(const Sluice__V1__HoldersReply *holders, struct err *er
 		putchar('\n');
 	}
 
+	for (size_t i = 0; i < holders->n_outside; i++) {
+		char text[JOB_TEXT_MAX];
+		putchar('\n');
+		cmd_print(stdout, job_text_outside(holders->outside[i], text));
+	}
+
+	if (holders->n_outside > 0)
+		putchar('\n');
 	if (holders->n_holders == 0)
 		return 0;
 
@@ -155,6 +164,19 @@ static json_t *json_holders(const Sluice__V1__HoldersReply *holders)
 			      holder->job ? json_integer((json_int_t)holder->job) : json_null(),
 			      "since_unix_ns", (json_int_t)holder->since_unix_ns));
 	}
+
+	return list;
+}
+
+static json_t *json_outside(const Sluice__V1__HoldersReply *holders)
+{
+	if (!holders)
+		return json_null();
+
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < holders->n_outside; i++)
+		(void)json_array_append_new(list, job_text_outside_json(holders->outside[i]));
 
 	return list;
 }
@@ -415,6 +437,7 @@ static int print_json(const struct machine *machine, const Sluice__V1__HoldersRe
 
 	(void)json_object_set_new(root, "gpus", gpus);
 	(void)json_object_set_new(root, "holders", json_holders(holders));
+	(void)json_object_set_new(root, "outside", json_outside(holders));
 
 	int rc = table_print_json(root, stdout, err);
 	json_decref(root);

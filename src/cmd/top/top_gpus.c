@@ -240,6 +240,8 @@ static void gpus_use(struct top_page *page, const struct top_scene *scene,
 	char number[16];
 
 	if (!user || user[0] == '\0')
+		user = use->user;
+	if (user[0] == '\0')
 		user = scene->user ? scene->user(use->uid, scene->context) : NULL;
 	if (!user) {
 		(void)snprintf(number, sizeof(number), "uid %u", use->uid);
@@ -258,7 +260,9 @@ static void gpus_use(struct top_page *page, const struct top_scene *scene,
 		top_page_addf(page, TOP_PLAIN, ", %" PRIu64 " MiB", use->memory_bytes >> 20);
 	if (use->holder[0] != '\0')
 		top_page_addf(page, TOP_PLAIN, ", %s", use->holder);
-	else if (use->job == 0)
+	if (use->is_outside)
+		top_page_add(page, TOP_YELLOW, ", outside the queue");
+	else if (use->job == 0 && use->holder[0] == '\0')
 		top_page_add(page, TOP_YELLOW, ", no job of sluice");
 
 	top_page_end(page);

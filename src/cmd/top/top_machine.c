@@ -225,11 +225,12 @@ static json_t *machine_json_text(const char *text)
 
 static json_t *machine_json_use(const Sluice__V1__GpuUse *use)
 {
-	return json_pack("{s:I, s:o, s:I, s:o, s:I, s:o}", "pid", (json_int_t)use->pid, "name",
-			 table_json_text(use->name), "uid", (json_int_t)use->uid, "job",
+	return json_pack("{s:I, s:o, s:I, s:o, s:I, s:o, s:o, s:b}", "pid", (json_int_t)use->pid,
+			 "name", table_json_text(use->name), "uid", (json_int_t)use->uid, "job",
 			 use->job ? json_integer((json_int_t)use->job) : json_null(),
 			 "memory_bytes", (json_int_t)use->memory_bytes, "holder",
-			 machine_json_text(use->holder));
+			 machine_json_text(use->holder), "user", machine_json_text(use->user),
+			 "outside", (int)use->is_outside);
 }
 
 static json_t *machine_json_throttle(uint64_t bits)

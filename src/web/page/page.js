@@ -144,9 +144,10 @@ function throttleText(gpu) {
 
 /* --- cards ---------------------------------------------------------------------------------- */
 
-/* Processes that compute there and belong to no holder. */
-function strangersText(count) {
-  return count + (count === 1 ? " process that was" : " processes that were") + " not given it";
+/* "outside the queue: carol pid 4711 (python3)": processes that compute there and belong to no holder. */
+function outsidePieces(gpu, migUuid) {
+  return (gpu.outside || []).filter((one) => one.id === undefined && (!migUuid || one.mig_uuid === migUuid)).map((one) =>
+    ["outside the queue: ", { t: one.user || "somebody" }, " pid " + one.pid + " (", { t: one.name || "?" }, ")"]);
 }
 
 class Card {
@@ -201,12 +202,14 @@ class Card {
     const pieces = holders.slice(0, HOLDERS_ON_CARD).map((holder) => holderPieces(holder));
     const more = holders.length - pieces.length, mig = (gpu.mig || []).length;
     const isFree = gpu.state === "ok" && gpu.health !== "unhealthy", strangers = gpu.strangers || 0;
-    const now = JSON.stringify([pieces, more, mig, isFree, strangers]);
+    const outside = outsidePieces(gpu);
+    const now = JSON.stringify([pieces, more, mig, isFree, strangers, outside]);
     if (now === this.held) return;
     this.held = now;
     const nodes = pieces.map((list) => el("span", { class: "holder" }, ...list.map(pieceNode)));
     if (more > 0) nodes.push(el("span", { class: "holder quiet" }, "and " + more + " more"));
-    if (strangers > 0) nodes.push(el("span", { class: "holder quiet" }, strangersText(strangers)));
+    for (const list of outside) nodes.push(el("span", { class: "holder quiet" }, ...list.map(pieceNode)));
+    if (strangers > outside.length) nodes.push(el("span", { class: "holder quiet" }, "and " + (strangers - outside.length) + " more"));
     if (nodes.length === 0) nodes.push(el("span", { class: "holder quiet" }, isFree ? "free" : "nobody has it; not handed out"));
     if (mig > 0) nodes.push(el("span", { class: "holder quiet" }, mig + " MIG instances"));
     this.holders.replaceChildren(...nodes);
@@ -406,7 +409,7 @@ function showMig() {
         ratio(mig.memory_used_bytes, mig.memory_total_bytes, GIB, 1, " GiB") +
         (activity === undefined ? "" : " · " + fixed(activity, 0.01, 0, " % active")) + " · ",
       ...(holders.length ? holders.flatMap((holder, i) => (i ? [", "] : []).concat(holderPieces(holder)))
-        : [mig.strangers ? strangersText(mig.strangers) : "free"]).map(pieceNode),
+        : mig.strangers ? outsidePieces(gpu, mig.uuid).flatMap((list, i) => (i ? [", "] : []).concat(list)) : ["free"]).map(pieceNode),
       el("br"), el("span", { class: "quiet" }, foreign(mig.uuid)));
     }))))));
 }

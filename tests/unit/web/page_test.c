@@ -169,13 +169,17 @@ static void test_a_gpu_in_use_is_not_free(void **state)
 	view->process[0] = (struct view_process){.mig = SNAPSHOT_U32_ABSENT,
 						 .pid = 7,
 						 .type = SNAPSHOT_PROCESS_COMPUTE,
-						 .holder = SNAPSHOT_U32_ABSENT};
+						 .holder = SNAPSHOT_U32_ABSENT,
+						 .name = "py<thon",
+						 .user = "ca&rol"};
 	_cleanup_buf_ struct buf again;
 	buf_init(&again, DOCUMENT_MAX);
 	render(view, &again);
 	const char *plain = plain_of(&again);
 	assert_int_equal(count_of(plain, "free</td>"), 0);
-	assert_int_equal(count_of(plain, "1 process that was not given it"), 1);
+	assert_int_equal(count_of(plain, "outside the queue: <bdi>ca&amp;rol</bdi>, pid 7 "
+					 "<bdi>py&lt;thon</bdi></td>"),
+			 1);
 	free(view);
 }
 

@@ -136,6 +136,40 @@ static void test_strangers(void **state)
 	free(view);
 }
 
+/* Who they are: also those in a container that was not given the GPU; the first few. */
+static void test_outside(void **state)
+{
+	struct view *view = make(2, NULL);
+	view->process_count = 12;
+	view->holder_count = 2;
+	view->holder[0].allocated = false;
+	view->holder[1].allocated = true;
+	(void)snprintf(view->holder[0].id, sizeof(view->holder[0].id), "%s", "0123456789ab");
+	for (uint32_t i = 0; i < 12; i++)
+		view->process[i] = (struct view_process){.gpu = 1,
+							 .mig = SNAPSHOT_U32_ABSENT,
+							 .pid = i + 1,
+							 .type = SNAPSHOT_PROCESS_COMPUTE,
+							 .holder = SNAPSHOT_U32_ABSENT,
+							 .name = "python3",
+							 .user = "carol"};
+	view->process[0].type = SNAPSHOT_PROCESS_GRAPHICS;
+	view->process[1].holder = 1;
+	view->process[2].holder = 0;
+	json_t *json = render(state_render, view);
+	const json_t *gpus = json_object_get(json, "gpus");
+	assert_int_equal(json_array_size(json_object_get(json_array_get(gpus, 0), "outside")), 0);
+	const json_t *outside = json_object_get(json_array_get(gpus, 1), "outside");
+	assert_int_equal(json_array_size(outside), 8);
+	const json_t *first = json_array_get(outside, 0);
+	assert_int_equal(json_integer_value(json_object_get(first, "pid")), 3);
+	assert_string_equal(json_string_value(json_object_get(first, "id")), "0123456789ab");
+	assert_string_equal(json_string_value(json_object_get(first, "user")), "carol");
+	assert_null(json_object_get(json_array_get(outside, 1), "id"));
+	json_decref(json);
+	free(view);
+}
+
 static void test_stale(void **state)
 {
 	struct view *view = make(1, NULL);
@@ -181,7 +215,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_absent),
 	    cmocka_unit_test(test_strangers),	  cmocka_unit_test(test_stale),
-	    cmocka_unit_test(test_full),	  cmocka_unit_test(test_words),
+	    cmocka_unit_test(test_outside),	  cmocka_unit_test(test_full),
+	    cmocka_unit_test(test_words),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,12 +136,56 @@ static void test_many_arrays(void **state)
 	char *out = NULL;
 	size_t size = 0;
 	FILE *stream = open_memstream(&out, &size);
+	assert_non_null(stream);
 	assert_int_equal(job_list_print(list, stream, NULL), 0);
 	(void)fclose(stream);
 	size_t lines = 0;
 	for (const char *at = out; *at; at = strchr(at, '\n') + 1, lines++)
 		assert_memory_equal(at + 4, "  3 wait\n", 9);
 	assert_int_equal(lines, 1000);
+	free(out);
+	(void)job_list_free(list);
+}
+
+/* GPUs in use outside the queue: below the jobs, and they take lines of the screen. */
+static void test_outside(void **state)
+{
+	char label[] = "GPU 3", name[] = "py\x1bthon", user[] = "carol", holder[] = "podman 01234";
+	Sluice__V1__GpuUse use = SLUICE__V1__GPU_USE__INIT;
+	struct job_list_options options = options_of("id");
+	use.label = label;
+	use.pid = 4711;
+	use.uid = 77;
+	struct job_list *list = job_list_new(&options);
+	assert_non_null(list);
+	job_list_add_outside(list, &use);
+	use.user = user;
+	use.name = name;
+	use.holder = holder;
+	job_list_add_outside(list, &use);
+	expect(list, "GPU 3 is in use outside the queue: uid 77, pid 4711\n"
+		     "GPU 3 is in use outside the queue: carol, pid 4711 (py\\x1bthon), podman "
+		     "01234\n");
+
+	options.width = 20;
+	options.height = 11;
+	list = some_jobs(&options);
+	assert_non_null(list);
+	job_list_add_outside(list, &use);
+	expect(list, " 7\n10\n 5\n 4\n 6\n 3\n 2\n 1\nand 2 more jobs of …\n"
+		     "GPU 3 is in use out…\n");
+
+	list = job_list_new(&options);
+	assert_non_null(list);
+	for (int i = 0; i < 100; i++)
+		job_list_add_outside(list, &use);
+	char *out = NULL;
+	size_t size = 0;
+	FILE *stream = open_memstream(&out, &size);
+	assert_non_null(stream);
+	assert_int_equal(job_list_print(list, stream, NULL), 0);
+	(void)fclose(stream);
+	assert_non_null(strstr(out, "\nand 92 more outside it\n"));
 	free(out);
 	(void)job_list_free(list);
 }
@@ -206,9 +250,10 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_order),   cmocka_unit_test(test_height),
-	    cmocka_unit_test(test_array),   cmocka_unit_test(test_many_arrays),
-	    cmocka_unit_test(test_hostile), cmocka_unit_test(test_out_of_memory),
+	    cmocka_unit_test(test_order),	  cmocka_unit_test(test_height),
+	    cmocka_unit_test(test_array),	  cmocka_unit_test(test_many_arrays),
+	    cmocka_unit_test(test_outside),	  cmocka_unit_test(test_hostile),
+	    cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,7 +134,9 @@ static void busy(void)
 	job->reason = TEXT("ExitCode");
 	job->reason_text = TEXT("(3)");
 	add_use("GPU-0", 100, 12, "train");
-	add_use("GPU-0", 4711, 0, "python3")->uid = 1002;
+	Sluice__V1__GpuUse *use = add_use("GPU-0", 4711, 0, "python3");
+	use->uid = 1002;
+	use->is_outside = true;
 }
 
 static const char *user(uint32_t uid, void *context)
@@ -190,7 +192,7 @@ static void a_wide_picture(void **state)
 	    "GPU 0       [|||||||||||||||| 83%] [|||||| 12.0/40.0 GiB] [||||| 250/400W] [|||||| "
 	    "61C] NVIDIA A100-SXM4-40GB\n"
 	    "  job 12 train (alice), pid 100, 2048 MiB\n"
-	    "  pid 4711 python3 (bob), 2048 MiB, no job of sluice\n"
+	    "  pid 4711 python3 (bob), 2048 MiB, outside the queue\n"
 	    "GPU 1   1/4 [|                 5%] [|||||| 39.0/40.0 GiB] [||||| 399/400W] [|||||| "
 	    "90C] NVIDIA A100-SXM4-40GB\n"
 	    "  job 13 notebook (alice), no process on it\n"
@@ -214,7 +216,7 @@ static void a_picture_of_eighty_columns(void **state)
 	       "GPU   SLOTS UTIL       MEMORY       POWER        TEMP      NAME\n"
 	       "GPU 0       [|||| 83%] [||| 12/40G] [| 250/400W] [||| 61C] NVIDIA A100-SXM4-40GB\n"
 	       "  job 12 train (alice), pid 100, 2048 MiB\n"
-	       "  pid 4711 python3 (bob), 2048 MiB, no job of sluice\n"
+	       "  pid 4711 python3 (bob), 2048 MiB, outside the queue\n"
 	       "GPU 1   1/4 [      5%] [||| 39/40G] [| 399/400W] [||| 90C] NVIDIA A100-SXM4-40GB\n"
 	       "  job 13 notebook (alice), no process on it\n"
 	       "\n"
@@ -237,7 +239,7 @@ static void a_narrow_picture(void **state)
 	       "GPU   UTIL       MEMORY        TEMP\n"
 	       "GPU 0 [|||| 83%] [|||  12/40G] [||| 61C]\n"
 	       "  job 12 train (alice), pid 100, 2048 M…\n"
-	       "  pid 4711 python3 (bob), 2048 MiB, no …\n"
+	       "  pid 4711 python3 (bob), 2048 MiB, out…\n"
 	       "GPU 1 [      5%] [|||| 39/40G] [||| 90C]\n"
 	       "  job 13 notebook (alice), no process o…\n"
 	       "\n"
@@ -264,7 +266,7 @@ static void without_a_terminal_nothing_is_cut(void **state)
 	    "GPU 0       [|||||||||| 83%] [||| 12.0/40.0 GiB] [||||| 250/400W] [|||||| 61C] NVIDIA "
 	    "A100-SXM4-40GB\n"
 	    "  job 12 train (alice), pid 100, 2048 MiB\n"
-	    "  pid 4711 python3 (bob), 2048 MiB, no job of sluice\n"
+	    "  pid 4711 python3 (bob), 2048 MiB, outside the queue\n"
 	    "GPU 1   1/4 [|           5%] [||| 39.0/40.0 GiB] [||||| 399/400W] [|||||| 90C] NVIDIA "
 	    "A100-SXM4-40GB\n"
 	    "  job 13 notebook (alice), no process on it\n"
@@ -288,7 +290,7 @@ static void a_short_terminal_is_a_window(void **state)
 	       "GPU   SLOTS UTIL     MEMORY     POWER      TEMP   NAME\n"
 	       "GPU 0       [|| 83%] [| 12/40G] [250/400W] [ 61C] NVIDIA A1…\n"
 	       "  job 12 train (alice), pid 100, 2048 MiB\n"
-	       "  pid 4711 python3 (bob), 2048 MiB, no job of sluice\n"
+	       "  pid 4711 python3 (bob), 2048 MiB, outside the queue\n"
 	       "q quit  up, down scroll: 0 lines above, 12 below\n");
 	expect((struct top_scene){.machine = &machine, .width = 60, .height = 7, .first = 5},
 	       "2 simulated GPUs, driver 580.105.08\n"
