@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/jobs/job_list.h"
+#include "cmd/jobs/list/job_list.h"
 
 #include <errno.h>
 #include <inttypes.h>

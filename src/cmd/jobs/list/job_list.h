@@ -4,15 +4,15 @@
  * is one line; whoever asks has their own jobs first, those that run before those that wait. Pure:
  * messages in, lines out; sluice jobs puts them on a terminal.
  */
-#ifndef SLUICE_CMD_JOBS_JOB_LIST_H
-#define SLUICE_CMD_JOBS_JOB_LIST_H
+#ifndef SLUICE_CMD_JOBS_LIST_JOB_LIST_H
+#define SLUICE_CMD_JOBS_LIST_JOB_LIST_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include "cmd/jobs/job_columns.h"
+#include "cmd/jobs/list/job_columns.h"
 #include "sluice.pb-c.h"
 
 struct err;

@@ -3,8 +3,8 @@
  * What a list of jobs can show of each: the columns, by the names that `sluice jobs --columns`
  * takes. Pure: a message in, the text of a cell out. Knows nothing of order or width.
  */
-#ifndef SLUICE_CMD_JOBS_JOB_COLUMNS_H
-#define SLUICE_CMD_JOBS_JOB_COLUMNS_H
+#ifndef SLUICE_CMD_JOBS_LIST_JOB_COLUMNS_H
+#define SLUICE_CMD_JOBS_LIST_JOB_COLUMNS_H
 
 #include <stddef.h>
 #include <stdint.h>

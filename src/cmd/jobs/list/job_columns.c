@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/jobs/job_columns.h"
+#include "cmd/jobs/list/job_columns.h"
 
 #include <errno.h>
 #include <inttypes.h>
