@@ -526,7 +526,6 @@ static void jobs_show_place(const Sluice__V1__Job *job)
 
 	(void)snprintf(text, sizeof(text), "%" PRIu64 " of those that wait", job->place);
 	jobs_line("place", text);
-	jobs_line_time("not before", job->start_estimate_unix_ns);
 }
 
 static void jobs_show_text(const Sluice__V1__Job *job)

@@ -674,7 +674,7 @@ static int schedule_decide(struct schedule_state *state, size_t order, uint64_t 
 {
 	const struct job *job = state->job;
 
-	*out = (struct schedule_decision){.text = ""};
+	*out = (struct schedule_decision){.text = "", .opens_ns = SCHEDULE_NEVER};
 	int rc = schedule_is_limited(state, *user_gpus, out, err);
 	if (rc != 0) {
 		out->text = state->text;
