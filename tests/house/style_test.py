@@ -188,7 +188,7 @@ def test_typedefs(tree, text, fine):
 def test_pages_that_are_not_there(tree):
     tree.write("README.md", "See doc/tour.md and https://example.org/other.md and README.md.\n")
     assert findings(tree) == ["README.md:1: mentions doc/tour.md, which is not in the tree [pages]"]
-    tree.write("doc/tour.md", "A tour.\n")
+    tree.write("doc/tour.md", "A tour of `src/base/text.h`.\n")
     assert findings(tree) == []
 
 
@@ -206,6 +206,20 @@ def test_header_and_test_of_a_source(tree):
         "sim/state.c: has no tests/unit/sim/state_test.c [mirror]",
         "src/hardware/gpu.c: has no tests/unit/hardware/gpu_test.c [mirror]",
     ]
+
+
+def test_the_tour_has_every_header(tree):
+    tree.write("src/base/text_fold.h", LICENCE)
+    tree.write("src/web/page.h", LICENCE)
+    tree.write("src/web/site.h", LICENCE)
+    assert findings(tree) == []
+    tree.write("doc/tour.md", "| `src/base/text.h` | texts |\n| `src/web/` | pages |\n")
+    assert findings(tree) == []
+    tree.write("doc/tour.md", "| `src/base/text.h` | texts |\n| `src/web/` | pages, `src/web/page.h` |\n")
+    assert findings(tree) == ["src/web/site.h: is not in doc/tour.md, which is how a newcomer finds it [tour]"]
+    tree.write("doc/tour.md", "| `src/web/page.h`, `site.h` | pages |\n")
+    assert findings(tree) == [f"{path}: is not in doc/tour.md, which is how a newcomer finds it [tour]"
+                              for path in (HEADER, "src/base/text_fold.h")]
 
 
 def test_a_module_in_several_files_shares_header_and_test(tree):
