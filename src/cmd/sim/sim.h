@@ -55,6 +55,8 @@ struct sim_state *sim_open(const struct sim_where *where, bool for_writing,
 /* A copy of the machine as of now; owned; NULL: out of memory. It takes 400 KB: never on the stack.
  */
 struct sim_machine *sim_snapshot(struct sim_state *state);
+/* "ok", "no-driver", ...: of enum sim_driver_state. */
+const char *sim_driver_word(uint32_t state);
 
 static inline void sim_state_cleanup(struct sim_state **state)
 {

@@ -48,7 +48,7 @@ static const char *health_word(uint32_t health)
 	return "?";
 }
 
-static const char *driver_word(uint32_t state)
+const char *sim_driver_word(uint32_t state)
 {
 	switch ((enum sim_driver_state)state) {
 	case SIM_DRIVER_OK:
@@ -421,7 +421,7 @@ static json_t *show_json(const struct sim_machine *machine, uint32_t only)
 	    machine->kernel_driver_version[0] ? machine->kernel_driver_version
 					      : machine->driver_version,
 	    "cuda_version", number(machine->cuda_version), "driver",
-	    driver_word(machine->driver_state), "driver_loads", number(machine->driver_loads),
+	    sim_driver_word(machine->driver_state), "driver_loads", number(machine->driver_loads),
 	    "clock", machine->clock == SIM_CLOCK_VIRTUAL ? "virtual" : "real", "seed",
 	    number(machine->seed), "tick", number(machine->tick), "root", machine->root, "levels",
 	    levels);

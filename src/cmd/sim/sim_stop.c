@@ -163,22 +163,6 @@ static const struct option_row status_rows[] = {
     {0},
 };
 
-static const char *driver_word(uint32_t state)
-{
-	switch ((enum sim_driver_state)state) {
-	case SIM_DRIVER_OK:
-		return "ok";
-	case SIM_DRIVER_NONE:
-		return "no-driver";
-	case SIM_DRIVER_NO_PERMISSION:
-		return "no-permission";
-	case SIM_DRIVER_MISMATCH:
-		return "version-mismatch";
-	}
-
-	return "?";
-}
-
 static int status_run(const struct cmd_call *call)
 {
 	const struct stop_options *options = call->options;
@@ -200,8 +184,8 @@ static int status_run(const struct cmd_call *call)
 		json_t *json = json_pack(
 		    "{s:b, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:I}", "simulated", 1, "profile",
 		    machine->profile, "state", path, "root", machine->root, "driver",
-		    driver_word(machine->driver_state), "gpus", (int)machine->gpu_count, "unwell",
-		    (int)unwell, "processes", (int)processes, "clock",
+		    sim_driver_word(machine->driver_state), "gpus", (int)machine->gpu_count,
+		    "unwell", (int)unwell, "processes", (int)processes, "clock",
 		    machine->clock == SIM_CLOCK_VIRTUAL ? "virtual" : "real", "tick",
 		    (json_int_t)machine->tick);
 
@@ -214,7 +198,7 @@ static int status_run(const struct cmd_call *call)
 
 	printf("simulated machine running: %s, %u GPUs (%u not well), %u processes, driver %s %s\n",
 	       machine->profile, machine->gpu_count, unwell, processes, machine->driver_version,
-	       driver_word(machine->driver_state));
+	       sim_driver_word(machine->driver_state));
 	printf("simulated time %llu.%llu s (%s clock), files in %s, state in %s\n",
 	       (unsigned long long)machine->tick / SIM_TICKS_PER_SECOND,
 	       (unsigned long long)machine->tick % SIM_TICKS_PER_SECOND,
