@@ -3,16 +3,10 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/err.h"
+#include "job/jobsocket.h"
 
 enum { ATTACH_SIZE_BYTES = 4, ATTACH_BACKLOG = 4 };
 
@@ -50,56 +44,17 @@ int attach_parse(const void *packet, size_t length, struct attach_message *out, 
 		       "a packet of %zu bytes on a job's terminal is not one of ours", length);
 }
 
-/* The address by way of the directory's descriptor: a socket's path has room for 107 bytes. */
-static int attach_socket(int job_fd, struct sockaddr_un *address, struct err *err)
-{
-	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
-	(void)snprintf(address->sun_path, sizeof(address->sun_path), "/proc/self/fd/%d/terminal",
-		       job_fd); /* always fits */
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return err_set(err, -errno, "making a socket: %s", err_describe(errno));
-	return fd;
-}
-
 int attach_listen(int job_fd, uid_t uid, gid_t gid, struct err *err)
 {
-	struct sockaddr_un address;
-	_cleanup_close_ int fd = attach_socket(job_fd, &address, err);
-	if (fd < 0)
-		return fd;
-	if (unlinkat(job_fd, "terminal", 0) < 0 && errno != ENOENT)
-		return err_set(err, -errno, "removing the old socket of the job's terminal: %s",
-			       err_describe(errno));
-
-	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
-		return err_set(err, -errno, "binding the socket of the job's terminal: %s",
-			       err_describe(errno));
-
-	/* Before it listens, so nobody else got in meanwhile. */
-	if (fchmodat(job_fd, "terminal", 0600, 0) < 0 ||
-	    (geteuid() == 0 && fchownat(job_fd, "terminal", uid, gid, AT_SYMLINK_NOFOLLOW) < 0) ||
-	    listen(fd, ATTACH_BACKLOG) < 0)
-		return err_set(err, -errno, "opening the socket of the job's terminal: %s",
-			       err_describe(errno));
-
-	return take_fd(&fd);
+	return jobsocket_listen(job_fd, "terminal", uid, gid, ATTACH_BACKLOG, err);
 }
 
 void attach_remove(int job_fd)
 {
-	(void)unlinkat(job_fd, "terminal", 0); /* most often it is not there */
+	jobsocket_remove(job_fd, "terminal");
 }
 
 int attach_connect(int job_fd, struct err *err)
 {
-	struct sockaddr_un address;
-	_cleanup_close_ int fd = attach_socket(job_fd, &address, err);
-	if (fd < 0)
-		return fd;
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
-		return err_set(err, -errno, "connecting to the job's terminal: %s",
-			       err_describe(errno));
-
-	return take_fd(&fd);
+	return jobsocket_connect(job_fd, "terminal", err);
 }

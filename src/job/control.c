@@ -4,16 +4,11 @@
 #include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "base/check.h"
-#include "base/cleanup.h"
 #include "base/err.h"
+#include "job/jobsocket.h"
 
 enum {
 	CONTROL_HEAD = 24, /* version, kind: 4 bytes each; value, extra: 8 each */
@@ -67,58 +62,18 @@ int control_parse(const void *packet, size_t length, struct control_message *out
 	return 0;
 }
 
-/* The address by way of the directory's descriptor: a socket's path has room for 107 bytes. */
-static int control_socket(int job_fd, struct sockaddr_un *address, struct err *err)
-{
-	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
-	(void)snprintf(address->sun_path, sizeof(address->sun_path), "/proc/self/fd/%d/control",
-		       job_fd); /* always fits */
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return err_set(err, -errno, "making a control socket: %s", err_describe(errno));
-	return fd;
-}
-
 int control_listen(int job_fd, struct err *err)
 {
-	struct sockaddr_un address;
-	_cleanup_close_ int fd = control_socket(job_fd, &address, err);
-	if (fd < 0)
-		return fd;
-
-	/* Of a supervisor that is dead: we have the job's lock. */
-	if (unlinkat(job_fd, "control", 0) < 0 && errno != ENOENT)
-		return err_set(err, -errno, "removing the old control socket: %s",
-			       err_describe(errno));
-	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
-		return err_set(err, -errno, "binding the job's control socket: %s",
-			       err_describe(errno));
-
-	/* Before it listens, so nobody else got in meanwhile. */
-	if (fchmodat(job_fd, "control", 0600, 0) < 0)
-		return err_set(err, -errno, "closing the job's control socket to others: %s",
-			       err_describe(errno));
-	if (listen(fd, CONTROL_BACKLOG) < 0)
-		return err_set(err, -errno, "listening on the job's control socket: %s",
-			       err_describe(errno));
-
-	return take_fd(&fd);
+	/* There may be one of a supervisor that is dead: we have the job's lock. */
+	return jobsocket_listen(job_fd, "control", JOBSOCKET_OURS, 0, CONTROL_BACKLOG, err);
 }
 
 void control_remove(int job_fd)
 {
-	(void)unlinkat(job_fd, "control", 0); /* most often it is not there */
+	jobsocket_remove(job_fd, "control");
 }
 
 int control_connect(int job_fd, struct err *err)
 {
-	struct sockaddr_un address;
-	_cleanup_close_ int fd = control_socket(job_fd, &address, err);
-	if (fd < 0)
-		return fd;
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
-		return err_set(err, -errno, "connecting to the job's supervisor: %s",
-			       err_describe(errno));
-
-	return take_fd(&fd);
+	return jobsocket_connect(job_fd, "control", err);
 }

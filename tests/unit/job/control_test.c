@@ -52,50 +52,11 @@ static void other_packets_are_refused(void **state)
 	assert_int_equal(control_parse(packet, 24, &again, &err), -EPROTONOSUPPORT);
 }
 
-static void a_socket_in_a_deep_directory_connects(void **state)
-{
-	char *tmp = unit_tmp_new();
-	int directory = open(tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	for (int i = 0; i < 20; i++) {
-		assert_int_equal(mkdirat(directory, "a directory of many", 0700), 0);
-		int inner = openat(directory, "a directory of many", O_RDONLY | O_CLOEXEC);
-		assert_true(inner >= 0);
-		assert_int_equal(close(directory), 0);
-		directory = inner;
-	}
-	struct err err = {0};
-	assert_int_equal(control_connect(directory, &err), -ENOENT);
-	int listener = control_listen(directory, &err);
-	assert_true(listener >= 0);
-	struct stat status;
-	assert_int_equal(fstatat(directory, "control", &status, 0), 0);
-	assert_int_equal(status.st_mode & 0777, 0600);
-	int ours = control_connect(directory, &err);
-	assert_true(ours >= 0);
-	int theirs = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	assert_true(theirs >= 0);
-	assert_int_equal(send(ours, "abc", 3, 0), 3);
-	char bytes[10];
-	assert_int_equal(recv(theirs, bytes, sizeof(bytes), 0), 3);
-	(void)close(ours);
-	(void)close(theirs);
-	(void)close(listener);
-
-	/* Of one that is dead: refused, and no hindrance for the next. */
-	assert_int_equal(control_connect(directory, &err), -ECONNREFUSED);
-	listener = control_listen(directory, &err);
-	assert_true(listener >= 0);
-	(void)close(listener);
-	(void)close(directory);
-	(void)unit_tmp_free(tmp);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_is_written_is_read),
 	    cmocka_unit_test(other_packets_are_refused),
-	    cmocka_unit_test(a_socket_in_a_deep_directory_connects),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
