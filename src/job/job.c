@@ -47,6 +47,7 @@ static const char *const job_reason_names[] = {
     [JOB_REASON_DEPENDENCY_FAILED] = "DependencyFailed",
     [JOB_REASON_OUTPUT_LOST] = "OutputLost",
     [JOB_REASON_BEGIN_TIME] = "BeginTime",
+    [JOB_REASON_RESERVED] = "Reserved",
 };
 
 /* The index of `text` in `names`, or -EINVAL. */

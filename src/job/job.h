@@ -65,6 +65,7 @@ enum job_reason {
 	JOB_REASON_DEPENDENCY_FAILED, /* cancelled: (id) */
 	JOB_REASON_OUTPUT_LOST,	      /* it succeeded, and its output was not kept: (what, why) */
 	JOB_REASON_BEGIN_TIME,	      /* it is not to start before (moment) */
+	JOB_REASON_RESERVED,	      /* GPUs that it needs are (name, until) */
 };
 
 /* What kept an attempt to its devices. */
@@ -114,6 +115,7 @@ struct job {
 	uint64_t due_ns; /* loop time, while it waits for GPUs: from then on some may be reserved
 			    for it; 0: never */
 	uint64_t place;	 /* in the order of the last look at all that wait, from 1; 0: none */
+	uint64_t shut;	 /* while it waits: claims whose GPUs it may not use, see claims.h */
 
 	uint32_t attempt;					   /* the last one; 0: none yet */
 	int64_t submitted_unix_ns, started_unix_ns, ended_unix_ns; /* 0: not yet */

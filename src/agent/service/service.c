@@ -47,6 +47,8 @@ static const struct wire_method service_methods[] = {
     LARGE_ROW("Queue", "Change", change_request, change_reply, false, service_change),
     LARGE_ROW("Queue", "Act", act_request, act_reply, false, service_act_many),
     ROW("Queue", "Drain", drain_request, drain_reply, false, service_drain),
+    ROW("Queue", "Claim", claim_request, claim_reply, false, service_claim),
+    ROW("Queue", "ListClaims", claims_request, claims, false, service_claims),
     ROW("Queue", "Collect", collect_request, collect_reply, false, service_collect),
     ROW("Queue", "Usage", usage_request, usage_reply, false, service_usage),
     ROW("Queue", "Logs", logs_request, log_chunk, true, service_logs),

@@ -205,12 +205,10 @@ void service_change(struct wire_call *call, const ProtobufCMessage *message, voi
 
 /* --- the queue as a whole -------------------------------------------------------------------- */
 
-/* A request of somebody who may do that (`what`, for the error). NULL: the call was answered. */
-static struct service_request *service_manage(struct service *service, struct wire_call *call,
-					      const char *what)
+struct service_request *service_manage(struct service *service, struct wire_call *call, size_t size,
+				       const char *what)
 {
-	struct service_request *request =
-	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
+	struct service_request *request = service_request_new(service, call, SERVICE_CALL, size);
 	struct err err = {0};
 
 	if (!request || service_is_manager(request))
@@ -239,7 +237,8 @@ static void service_drained(int rc, const struct err *err, void *context)
 void service_drain(struct wire_call *call, const ProtobufCMessage *message, void *context)
 {
 	struct service *service = context;
-	struct service_request *request = service_manage(service, call, "draining the queue");
+	struct service_request *request =
+	    service_manage(service, call, sizeof(*request), "draining the queue");
 	if (!request)
 		return;
 
@@ -267,7 +266,8 @@ static void service_collected(int rc, size_t changed, const struct err *err, voi
 void service_collect(struct wire_call *call, const ProtobufCMessage *message, void *context)
 {
 	struct service *service = context;
-	struct service_request *request = service_manage(service, call, "forgetting jobs");
+	struct service_request *request =
+	    service_manage(service, call, sizeof(*request), "forgetting jobs");
 	if (!request)
 		return;
 	service_request_wait(request);

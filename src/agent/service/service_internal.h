@@ -151,6 +151,8 @@ void service_cancel(struct wire_call *call, const ProtobufCMessage *message, voi
 void service_change(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_act_many(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_drain(struct wire_call *call, const ProtobufCMessage *message, void *context);
+void service_claim(struct wire_call *call, const ProtobufCMessage *message, void *context);
+void service_claims(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_collect(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_list(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_usage(struct wire_call *call, const ProtobufCMessage *message, void *context);
@@ -166,6 +168,10 @@ void service_release(struct wire_call *call, const ProtobufCMessage *message, vo
 /* What the changes mean for requests of a kind. */
 void service_watch_job_update(struct service_request *request);
 void service_watch_machine_update(struct service_request *request);
+
+/* A request of somebody who may do that (`what`, for the error). NULL: the call was answered. */
+struct service_request *service_manage(struct service *service, struct wire_call *call, size_t size,
+				       const char *what);
 
 /* service_uses.c: the processes on the GPUs, into out->uses. -ENOMEM. */
 int service_machine_uses(const struct service *service, const struct message_view *view,

@@ -112,6 +112,26 @@ static void service_status_processes(const struct service *service, struct arena
 	}
 }
 
+static void service_warn_claims(const struct service *service, struct arena *arena,
+				Sluice__V1__StatusReply *out)
+{
+	const struct claims *claims = queue_claims(service->options.queue);
+	int64_t now_unix_ns = clock_unix_ns();
+
+	for (size_t i = 0; i < claims->count; i++) {
+		const struct claim *claim = &claims->items[i];
+		bool is_reservation = claim->kind == CLAIM_RESERVATION;
+		char said[CLAIM_TEXT_MAX], text[CLAIM_TEXT_MAX + 32];
+
+		if (is_reservation && claim->end_unix_ns <= now_unix_ns)
+			continue;
+
+		(void)snprintf(text, sizeof(text), "%s: %s",
+			       is_reservation ? "reserved" : "drained", claim_text(claim, said));
+		answer_warn(out, arena, text);
+	}
+}
+
 /* Devices that the configuration has taken from the queue while a job still runs on them: nothing
  * is taken away from a job. */
 static void service_warn_draining(const struct service *service, struct arena *arena,
@@ -220,6 +240,7 @@ void service_status(struct wire_call *call, const ProtobufCMessage *message, voi
 	service_status_warnings(service, &arena, &reply);
 	doors_status(service->options.doors, &arena, &reply);
 	service_warn_draining(service, &arena, &reply);
+	service_warn_claims(service, &arena, &reply);
 	service_request_reply(request, &reply.base);
 }
 

@@ -22,6 +22,7 @@
 #include "cmd/jobs/job_target.h"
 #include "cmd/jobs/job_text.h"
 #include "cmd/jobs/jobs_change.h"
+#include "cmd/jobs/admin/jobs_claim.h"
 #include "cmd/jobs/jobs_usage.h"
 #include "cmd/jobs/jobs_wait.h"
 #include "cmd/options.h"
@@ -707,7 +708,8 @@ const struct command cmd_jobs = {
     .run = jobs_run,
     .commands = (const struct command *const[]){&jobs_usage, &jobs_wait, &jobs_hold, &jobs_release,
 						&jobs_retry, &jobs_prio, &jobs_set, &jobs_drain,
-						&jobs_resume, &jobs_gc, NULL},
+						&jobs_resume, &jobs_reserve, &jobs_unreserve,
+						&jobs_reservations, &jobs_gc, NULL},
     .options = jobs_rows,
     .options_size = sizeof(struct jobs_options),
     .positional = "[ID]",

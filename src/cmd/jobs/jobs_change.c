@@ -268,30 +268,6 @@ static int jobs_set_run(const struct cmd_call *call)
 
 /* --- the queue as a whole -------------------------------------------------------------------- */
 
-static int jobs_drain_to(const struct cmd_call *call, bool is_draining)
-{
-	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
-	Sluice__V1__DrainRequest request = SLUICE__V1__DRAIN_REQUEST__INIT;
-	struct err err = {0};
-	int exit_code = jobs_change_open(call, &agent);
-	if (exit_code != CMD_EXIT_OK)
-		return exit_code;
-
-	request.is_draining = is_draining;
-	int rc = agent_call_ask(&agent, AGENT_DRAIN, &request.base, NULL, &err);
-	return rc < 0 ? cmd_fail(call, agent_call_exit_code(&agent, rc), &err) : CMD_EXIT_OK;
-}
-
-static int jobs_drain_run(const struct cmd_call *call)
-{
-	return jobs_drain_to(call, true);
-}
-
-static int jobs_resume_run(const struct cmd_call *call)
-{
-	return jobs_drain_to(call, false);
-}
-
 static int jobs_gc_run(const struct cmd_call *call)
 {
 	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
@@ -354,14 +330,6 @@ const struct command jobs_prio = {
 const struct command jobs_set = {
     JOBS_SET("set", "Change jobs that wait, or the limit of jobs that run", jobs_set_run,
 	     jobs_set_rows),
-};
-
-const struct command jobs_drain = {
-    JOBS_CHANGE("drain", "Finish what runs and start nothing", jobs_drain_run),
-};
-
-const struct command jobs_resume = {
-    JOBS_CHANGE("resume", "Start jobs again after 'drain'", jobs_resume_run),
 };
 
 const struct command jobs_gc = {

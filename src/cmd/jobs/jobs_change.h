@@ -9,6 +9,6 @@
 struct command;
 
 extern const struct command jobs_hold, jobs_release, jobs_retry, jobs_prio, jobs_set;
-extern const struct command jobs_drain, jobs_resume, jobs_gc;
+extern const struct command jobs_gc;
 
 #endif

@@ -43,6 +43,8 @@ enum agent_call_method {
 	AGENT_CHANGE,
 	AGENT_ACT,
 	AGENT_DRAIN,
+	AGENT_CLAIM,
+	AGENT_CLAIMS,
 	AGENT_COLLECT,
 	AGENT_USAGE,
 	AGENT_LOGS, /* stream */

@@ -18,6 +18,7 @@
 #include "job/job.h"
 #include "job/launch.h"
 #include "job/record.h"
+#include "doors/queue/claim/claims.h"
 #include "doors/queue/rules.h"
 #include "doors/queue/schedule/schedule_score.h"
 
@@ -114,6 +115,24 @@ void queue_drain(struct queue *queue, bool is_draining,
 		 void (*done)(int result, const struct err *err, void *context), void *context);
 /* Either by queue_drain() or by the rules. */
 bool queue_is_draining(const struct queue *queue);
+
+/* What is drained and reserved; borrowed until control returns to the loop. */
+const struct claims *queue_claims(const struct queue *queue);
+
+/* Something to be drained, reserved, or the opposite of it. */
+struct queue_claim {
+	enum { QUEUE_CLAIM_ADD, QUEUE_CLAIM_REMOVE } what;
+	struct claim claim; /* without GPUs; of a reservation to be removed the name alone */
+	const char *ids;    /* GPUs, as --gpu-ids has them; NULL; borrowed during the call */
+	uint32_t gpus;	    /* any so many instead, of a reservation */
+};
+/* As queue_drain(); `claim`: as it is now, or was. -EINVAL, -ENOENT: what is named is not there;
+ * -EEXIST: the name is taken, or GPUs are reserved for others already; -ERANGE: too few GPUs;
+ * -EBUSY: another one is being written. */
+typedef void queue_claimed_fn(int result, const struct claim *claim, const struct err *err,
+			      void *context);
+void queue_claim(struct queue *queue, const struct queue_claim *claim, queue_claimed_fn *done,
+		 void *context);
 
 struct queue_submit {
 	const char *key;	 /* of this uid */

@@ -273,6 +273,8 @@ struct queue {
 	size_t failed_count, failed_room;
 	struct queue_fair *fair;	   /* owned: what users have had */
 	struct queue_estimates *estimates; /* owned; NULL: of no job is known how long it takes */
+	struct claims claims;		   /* drained and reserved; in the store as well */
+	bool is_claiming;		   /* they are being written */
 	struct queue_rules rules;
 	bool has_rules;		      /* they were told */
 	struct queue_member *members; /* owned: what is known of users; the last to submit first */
@@ -523,6 +525,8 @@ void queue_limit_tell(struct queue_run *run);
 uint64_t queue_left_ns(const struct job *job, int64_t now_unix_ns);
 /* What has devices, or a part of the amounts. `out` has room for all jobs. */
 size_t queue_pass_running(struct queue *queue, struct schedule_running *out);
+/* queue_member.c. The groups of a user, as their last submission said; borrowed. */
+size_t queue_member_groups(const struct queue *queue, uid_t uid, const gid_t **out);
 /* queue_begin.c. Whether the job is not to start yet. `*next_unix_ns` becomes that moment if it is
  * earlier. */
 bool queue_begin_waits(const struct job *job, int64_t now_unix_ns, int64_t *next_unix_ns);

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "doors/queue/claim/queue_claim.h"
 #include "doors/queue/queue_internal.h"
 #include "doors/queue/store/store_share.h"
 #include "job/trash.h"
@@ -433,6 +434,8 @@ static int keep_open_store(struct queue *queue, struct err *err)
 		rc = store_next_id(queue->store, &queue->next_id, err);
 	if (rc == 0)
 		rc = store_is_draining(queue->store, &queue->is_drained, err);
+	if (rc == 0)
+		rc = queue_claim_load(queue, err);
 
 	return rc;
 }
@@ -676,6 +679,7 @@ static void keep_free(struct queue *queue)
 	queue_fair_done(queue);
 	queue_estimate_done(queue);
 	queue_member_clear(queue);
+	claims_done(&queue->claims);
 	queue->room_timer = loop_timer_free(queue->room_timer);
 	queue->storage_timer = loop_timer_free(queue->storage_timer);
 	queue->backoff_timer = loop_timer_free(queue->backoff_timer);

@@ -81,6 +81,13 @@ static struct queue_member *queue_member_find(const struct queue *queue, uid_t u
 	return member;
 }
 
+size_t queue_member_groups(const struct queue *queue, uid_t uid, const gid_t **out)
+{
+	const struct queue_member *member = queue_member_find(queue, uid);
+	*out = member ? member->groups : NULL;
+	return member ? member->count : 0;
+}
+
 uint64_t queue_member_served_ns(const struct queue *queue, uid_t uid)
 {
 	const struct queue_member *member = queue_member_find(queue, uid);

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "doors/queue/claim/queue_claim.h"
 #include "doors/queue/queue_internal.h"
 #include "hardware/gpu.h"
 
@@ -58,7 +59,8 @@ static bool queue_machine_differs(const struct schedule_machine *a,
 		const struct schedule_device *x = &a->devices[i], *y = &b->devices[i];
 		if (strcmp(x->unit.uuid, y->unit.uuid) != 0 || x->unit.healthy != y->unit.healthy ||
 		    x->unit.outsider != y->unit.outsider || strcmp(x->holder, y->holder) != 0 ||
-		    strcmp(x->unit.reason, y->unit.reason) != 0 || x->slot_count != y->slot_count)
+		    x->claims != y->claims || strcmp(x->unit.reason, y->unit.reason) != 0 ||
+		    x->slot_count != y->slot_count)
 			return true;
 	}
 
@@ -87,6 +89,7 @@ bool queue_machine_make(struct queue *queue)
 	machine.rules = &queue->rules;
 	schedule_machine_sicken(&machine, &queue->health);
 	queue_lease_mark(queue, &machine);
+	queue_claim_mark(queue, &machine);
 
 	if (!machine.inventory && queue->why[0])
 		(void)snprintf(machine.problem, sizeof(machine.problem), "%s", queue->why);
@@ -292,7 +295,8 @@ struct queue_next {
 };
 
 /* Whether the job waits for something that the scheduler knows nothing of; says so. */
-static bool queue_pass_waits(struct queue_job *job, uint64_t now_ns, struct queue_next *next)
+static bool queue_pass_waits(const struct queue *queue, struct queue_job *job, uint64_t now_ns,
+			     struct queue_next *next)
 {
 	char text[JOB_REASON_MAX];
 
@@ -302,6 +306,11 @@ static bool queue_pass_waits(struct queue_job *job, uint64_t now_ns, struct queu
 	if (job->job.wants.after && queue_depends_still(job, text)) {
 		if (text[0])
 			queue_job_set_state(job, JOB_PENDING, JOB_REASON_DEPENDENCY, text);
+		return true;
+	}
+
+	if (queue->claims.count > 0 && queue_claim_waits(queue, &job->job, text)) {
+		queue_job_set_state(job, JOB_PENDING, JOB_REASON_DRAINING, text);
 		return true;
 	}
 
@@ -352,13 +361,14 @@ static size_t queue_pass_list(struct queue *queue, const struct job **list, stru
 	queue_fair_now(queue);
 	*next = (struct queue_next){
 	    .now_unix_ns = clock_unix_ns(), .ns = UINT64_MAX, .unix_ns = INT64_MAX};
+	next->unix_ns = claims_next(&queue->claims, next->now_unix_ns);
 
 	for (size_t i = 0; i < queue->count; i++) {
 		struct queue_job *job = queue->jobs[i];
 		bool is_waiting = job->phase == QUEUE_WAITING && !job->run;
 		if (is_waiting && job->is_changing)
 			continue;
-		if (!is_waiting || queue_pass_waits(job, now_ns, next)) {
+		if (!is_waiting || queue_pass_waits(queue, job, now_ns, next)) {
 			job->waits_since_ns = 0;
 			job->job.pledged_ns = job->job.promise_ns = 0;
 			continue;
@@ -380,6 +390,7 @@ static size_t queue_pass_list(struct queue *queue, const struct job **list, stru
 		job->job.estimate_ns = is_same && strcmp(before->name, job->job.name) == 0
 					   ? before->estimate_ns
 					   : queue_estimate_ns(queue, &job->job);
+		job->job.shut = queue_claim_shut(queue, &job->job, next->now_unix_ns);
 		list[count++] = &job->job;
 	}
 
@@ -604,6 +615,7 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 
 	queue_fair_judge(queue, &one, 0, queue_fair_hours(queue, job->uid));
 	one.estimate_ns = queue_estimate_ns(queue, job);
+	one.shut = queue_claim_shut(queue, job, next.now_unix_ns);
 	list[count++] = &one;
 	_cleanup_free_ struct schedule_running *running =
 	    calloc(queue->count + 1, sizeof(*running));
@@ -633,6 +645,10 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 		trial.starts = false;
 		(void)snprintf(trial.text, sizeof(trial.text), "%s (%s)",
 			       job_reason_to_string(JOB_REASON_DEPENDENCY), after);
+	} else if (queue_claim_waits(queue, job, after)) {
+		trial.starts = false;
+		(void)snprintf(trial.text, sizeof(trial.text), "%s (%s)",
+			       job_reason_to_string(JOB_REASON_DRAINING), after);
 	} else if (queue_begin_waits(job, next.now_unix_ns, &next.unix_ns)) {
 		trial.starts = false;
 		queue_begin_text(job, after);

@@ -141,6 +141,7 @@ struct schedule_count {
 	size_t open;	  /* free, or in use by a job, which will end */
 	size_t kept;	  /* of those: for an earlier job */
 	size_t outsiders; /* somebody computes there without a queue */
+	size_t closed;	  /* drained, or reserved for others */
 };
 
 static struct schedule_count schedule_count(const struct schedule_state *state)
@@ -159,6 +160,7 @@ static struct schedule_count schedule_count(const struct schedule_state *state)
 		count.open += is_open;
 		count.kept += is_kept;
 		count.outsiders += use == SCHEDULE_OUTSIDER;
+		count.closed += use == SCHEDULE_CLOSED;
 	}
 
 	return count;
@@ -246,8 +248,12 @@ static void schedule_keep(struct schedule_state *state, size_t order, bool has_w
 	state->opens_is_estimate = plan.is_estimate;
 	uint64_t window_ns = is_pledged ? schedule_pledge_window(state, &plan) : plan.opens_ns;
 
-	for (size_t i = 0; i < plan.count; i++)
-		schedule_keep_device(state, plan.gathered[i], order, window_ns);
+	for (size_t i = 0; i < plan.count; i++) {
+		const struct schedule_device *device = &state->machine->devices[plan.gathered[i]];
+		/* What is reserved for others is theirs meanwhile. */
+		if (schedule_device_use(device, &state->want) != SCHEDULE_CLOSED)
+			schedule_keep_device(state, plan.gathered[i], order, window_ns);
+	}
 
 	const struct schedule_pools *pools = &state->machine->pools;
 	const char *list = state->want.resources;
@@ -394,6 +400,12 @@ static int schedule_wait(struct schedule_state *state, size_t order,
 	if (count->open < want->needed) {
 		const struct schedule_view view = {.machine = state->machine, .want = want};
 		bool outsiders = count->open + count->outsiders >= want->needed;
+
+		class_->window_ns = 0;
+		if (count->closed > 0 && count->open + count->closed >= want->needed) {
+			out->reason = schedule_reason_closed(&view, state->text);
+			return schedule_wait_alike(state, out->reason, class_, err);
+		}
 
 		out->reason = outsiders ? JOB_REASON_GPU_IN_USE : JOB_REASON_GPU_UNHEALTHY;
 		schedule_reason_outside(&view, outsiders ? SCHEDULE_OUTSIDER : SCHEDULE_SICK,

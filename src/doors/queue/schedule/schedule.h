@@ -57,6 +57,7 @@
 #include "job/job.h"
 #include "job/launch.h"
 #include "job/place.h"
+#include "doors/queue/claim/claims.h"
 #include "doors/queue/rules.h"
 #include "doors/queue/schedule/schedule_pool.h"
 
@@ -79,8 +80,9 @@ struct schedule_device {
 	uint32_t slot_count;		    /* 1: cannot be shared */
 	uint64_t used[SCHEDULE_SLOT_WORDS]; /* slots that somebody has */
 	uint32_t used_count;
-	bool used_whole;		  /* by one job, exclusively */
-	uint64_t last_used;		  /* machine.clock when it was last granted; 0: never */
+	uint64_t claims;    /* that name it: it is shut to jobs that these are shut to */
+	bool used_whole;    /* by one job, exclusively */
+	uint64_t last_used; /* machine.clock when it was last granted; 0: never */
 	char holder[SCHEDULE_HOLDER_MAX]; /* it is somebody else's as a whole: who, in words */
 	char guest[SCHEDULE_HOLDER_MAX];  /* somebody else has slots of it: who; see _hold() */
 };
@@ -90,6 +92,7 @@ struct schedule_device {
 
 struct schedule_machine {
 	const struct queue_rules *rules;   /* borrowed; NULL: none */
+	const struct claims *claims;	   /* borrowed; NULL: none */
 	const struct inventory *inventory; /* borrowed; NULL: the driver does not answer */
 	/* Why there is no inventory, or no device for the queue; without an inventory the queue may
 	 * put what it knows here. */

@@ -19,6 +19,7 @@ static uint64_t class_hash(const struct job *job)
 				    job->share_numerator,
 				    job->share_denominator,
 				    job->ignore_outsiders,
+				    job->shut,
 				    wants->outsiders,
 				    wants->cpu_milli,
 				    wants->mem_bytes,
@@ -48,7 +49,7 @@ static bool class_is(const struct schedule_class *class_, const struct job *job)
 	const struct job *first = class_->first;
 	return first->gpus == job->gpus && first->share_numerator == job->share_numerator &&
 	       first->share_denominator == job->share_denominator &&
-	       first->ignore_outsiders == job->ignore_outsiders &&
+	       first->ignore_outsiders == job->ignore_outsiders && first->shut == job->shut &&
 	       first->wants.outsiders == job->wants.outsiders &&
 	       first->wants.cpu_milli == job->wants.cpu_milli &&
 	       first->wants.mem_bytes == job->wants.mem_bytes &&

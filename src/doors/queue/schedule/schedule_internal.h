@@ -43,6 +43,7 @@ struct schedule_want {
 	bool shared;	       /* slots of each; else whole devices */
 	bool mig;	       /* not listed: MIG devices, because there is nothing else */
 	uint32_t outsiders;    /* enum wants_outsiders, never WANTS_OUTSIDERS_RULE */
+	uint64_t shut;	       /* as of struct job */
 	uint32_t numerator, denominator; /* of a share; denominator 0: one slot */
 	uint32_t workers, worker_gpus;	 /* as in struct wants */
 	uint32_t slots; /* of each device, for workers that share all of `device`; 0: they do not */
@@ -69,6 +70,7 @@ enum schedule_use {
 	SCHEDULE_USED,	   /* ours or another queue's job is on it */
 	SCHEDULE_OUTSIDER, /* somebody computes there without a queue */
 	SCHEDULE_SICK,
+	SCHEDULE_CLOSED, /* drained, or reserved for somebody else */
 };
 enum schedule_use schedule_device_use(const struct schedule_device *device,
 				      const struct schedule_want *want);
@@ -232,6 +234,8 @@ void schedule_reason_waiting(const struct schedule_view *view, size_t have,
 			     char out[JOB_REASON_MAX]);
 /* "GPU 3, pid 4711, bob" or "GPU 3, lost": the devices that are as `use` says; behind both
  * numbers when more than one device is wanted. */
+/* The devices that are closed to the job, and by what: returns the reason. */
+enum job_reason schedule_reason_closed(const struct schedule_view *view, char out[JOB_REASON_MAX]);
 void schedule_reason_outside(const struct schedule_view *view, enum schedule_use use,
 			     char out[JOB_REASON_MAX]);
 

@@ -62,6 +62,25 @@ static void reason_holder(const struct schedule_view *view, size_t place,
 		       who[0] != '\0' && guest[0] != '\0' ? " and " : "", guest);
 }
 
+/* The first of these claims; NULL: the machine knows none. */
+static const struct claim *reason_first_claim(const struct schedule_view *view, uint64_t mask)
+{
+	const struct claims *claims = view->machine->claims;
+	for (size_t i = 0; claims && i < claims->count; i++)
+		if (mask >> i & 1)
+			return &claims->items[i];
+	return NULL;
+}
+
+static void reason_claim(const struct schedule_view *view, uint64_t mask,
+			 char out[REASON_CAUSE_MAX])
+{
+	const struct claim *claim = reason_first_claim(view, mask);
+	bool is_reserved = claim && claim->kind == CLAIM_RESERVATION;
+	(void)snprintf(out, REASON_CAUSE_MAX, "%s%s", is_reserved ? "reserved as " : "drained",
+		       is_reserved ? claim->name : "");
+}
+
 /* Why the job cannot have this device now; "" if it can. */
 static void reason_cause(const struct schedule_view *view, size_t place, char out[REASON_CAUSE_MAX])
 {
@@ -93,6 +112,9 @@ static void reason_cause(const struct schedule_view *view, size_t place, char ou
 	case SCHEDULE_OUTSIDER:
 		(void)snprintf(out, REASON_CAUSE_MAX, "pid %u%s%s", device->unit.outsider,
 			       user[0] ? " of " : "", user);
+		break;
+	case SCHEDULE_CLOSED:
+		reason_claim(view, device->claims & view->want->shut, out);
 		break;
 	case SCHEDULE_SICK:
 		(void)snprintf(out, REASON_CAUSE_MAX, "unhealthy, %s", device->unit.reason);
@@ -156,6 +178,35 @@ void schedule_reason_waiting(const struct schedule_view *view, size_t have,
 		if (cause[0] != '\0')
 			reason_add_group(&reason, view, i, cause, said);
 	}
+}
+
+enum job_reason schedule_reason_closed(const struct schedule_view *view, char out[JOB_REASON_MAX])
+{
+	const struct schedule_want *want = view->want;
+	struct reason reason = {.out = out};
+	uint64_t mask = 0;
+	bool is_reserved = false;
+
+	for (size_t i = 0; i < want->count; i++) {
+		const struct schedule_device *device = &view->machine->devices[want->device[i]];
+		if (schedule_device_use(device, want) == SCHEDULE_CLOSED)
+			mask |= device->claims & want->shut;
+	}
+
+	out[0] = '\0';
+
+	for (size_t i = 0; i < CLAIMS_MAX; i++) {
+		const struct claim *claim = reason_first_claim(view, mask & UINT64_C(1) << i);
+		char text[CLAIM_TEXT_MAX];
+
+		if (!claim)
+			continue;
+
+		is_reserved |= claim->kind == CLAIM_RESERVATION;
+		reason_add(&reason, "%s%s", reason.length ? "; " : "", claim_text(claim, text));
+	}
+
+	return is_reserved ? JOB_REASON_RESERVED : JOB_REASON_DRAINING;
 }
 
 void schedule_reason_outside(const struct schedule_view *view, enum schedule_use use,

@@ -266,6 +266,7 @@ int schedule_want_make(const struct schedule_machine *machine, const struct job 
 	out->denominator = job->share_denominator;
 	out->outsiders = want_outsiders(machine, job);
 	out->resources = job->resources;
+	out->shut = job->shut;
 	out->workers = job->wants.workers;
 	out->worker_gpus = job->wants.worker_gpus;
 	out->slots = 0;
@@ -328,6 +329,8 @@ enum schedule_use schedule_device_use(const struct schedule_device *device,
 {
 	if (!device->unit.healthy)
 		return SCHEDULE_SICK;
+	if (device->claims & want->shut)
+		return SCHEDULE_CLOSED;
 	if (device->unit.outsider != 0 && want->outsiders != WANTS_OUTSIDERS_IGNORE &&
 	    !(want->outsiders == WANTS_OUTSIDERS_SHARE && want->shared))
 		return SCHEDULE_OUTSIDER;

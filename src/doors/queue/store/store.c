@@ -77,8 +77,9 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
     /* The first member of an array has the specification of all. */
     [STORE_SQL_FORGET_SPEC] = "DELETE FROM specs WHERE job = ?1"
 			      " AND NOT EXISTS(SELECT 1 FROM jobs WHERE array_id = ?1)",
-    [STORE_SQL_FORGET_ARRAYS] = "DELETE FROM specs WHERE job NOT IN (SELECT id FROM jobs)"
-				" AND job NOT IN (SELECT array_id FROM jobs WHERE array_id > 0)",
+    [STORE_SQL_FORGET_ARRAYS] =
+	"DELETE FROM specs WHERE job > 0 AND job NOT IN (SELECT id FROM jobs)"
+	" AND job NOT IN (SELECT array_id FROM jobs WHERE array_id > 0)",
     [STORE_SQL_NEXT_FORGET] = "SELECT min(forget_ns) FROM jobs WHERE forget_ns IS NOT NULL"
 			      " AND array_id NOT IN (SELECT array_id FROM jobs"
 			      " WHERE ended_ns IS NULL AND array_id > 0)",
@@ -125,6 +126,8 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
     [STORE_SQL_LIST_ARRAY] = STORE_COLUMNS " WHERE array_id > 0 AND array_id = ?1 ORDER BY id",
     [STORE_SQL_SPEC] = "SELECT sum, spec FROM specs, jobs WHERE id = ?1"
 		       " AND job = iif(EXISTS(SELECT 1 FROM specs WHERE job = ?1), ?1, array_id)",
+    /* Job 0 is none: there lies what is drained and reserved. */
+    [STORE_SQL_CLAIMS] = "SELECT sum, spec FROM specs WHERE job = 0",
     [STORE_SQL_SPEC_BYTES] = "SELECT length(spec) FROM specs WHERE job = ?1",
     [STORE_SQL_LIVE_BYTES] = "SELECT id, length(spec) FROM jobs JOIN specs ON job = id"
 			     " WHERE ended_ns IS NULL ORDER BY id",
@@ -864,6 +867,16 @@ int store_forget_these(struct store *store, const uint64_t *ids, size_t count, s
 }
 
 /* -- settings -----------------------------------------------------------------------------------*/
+
+int store_set_claims(struct store *store, const char *bytes, size_t length, struct err *err)
+{
+	static const char doing[] = "entering what is drained and reserved";
+	int rc = store_begin(store, doing, err);
+	if (rc < 0)
+		return rc;
+	rc = store_write_spec(store, STORE_SQL_CHANGE_SPEC, 0, bytes, length, err);
+	return store_finish(store, rc, doing, err);
+}
 
 int store_set_draining(struct store *store, bool is_draining, struct err *err)
 {

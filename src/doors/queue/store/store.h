@@ -111,6 +111,11 @@ int store_next_forget(struct store *store, int64_t *out_unix_ns, struct err *err
 int store_set_draining(struct store *store, bool is_draining, struct err *err);
 int store_is_draining(struct store *store, bool *out, struct err *err);
 
+/* What an administrator has drained and reserved, as the bytes of claims.h. */
+int store_set_claims(struct store *store, const char *bytes, size_t length, struct err *err);
+/* The bytes (owned). -ENOENT: nothing was ever. */
+int store_claims(struct store *store, char **out_bytes, size_t *out_length, struct err *err);
+
 /* The id that the next job gets: larger than any that was ever given. */
 int store_next_id(struct store *store, uint64_t *out, struct err *err);
 /* The id that (uid, key) has, also of a final job. -ENOENT. */

@@ -327,6 +327,21 @@ int store_spec(struct store *store, uint64_t id, char **out_bytes, size_t *out_l
 	return rc;
 }
 
+int store_claims(struct store *store, char **out_bytes, size_t *out_length, struct err *err)
+{
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_CLAIMS);
+	int rc, step = sqlite3_step(query);
+	if (step == SQLITE_ROW)
+		rc = store_take_spec(store, query, 0, out_bytes, out_length, err);
+	else if (step == SQLITE_DONE)
+		rc = -ENOENT;
+	else
+		rc = store_fail(store, "reading what is drained and reserved", err);
+
+	(void)sqlite3_reset(query);
+	return rc;
+}
+
 /* -- arrays and attempts ------------------------------------------------------------------------*/
 
 int store_array(struct store *store, uint64_t array_id, struct store_array *out, struct err *err)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUs and users that are drained, and GPUs that are reserved for somebody in a window of time."""
+
+import os
+import time
+
+import pytest
+
+from conftest import wait_until
+
+ALICE, BOB = 4242, 4343
+
+
+def number(machine, *arguments, user=None):
+    how = {"user": user, "group": user, "extra_groups": [], "cwd": "/"} if user else {}
+    return int(machine.run("sluice", "run", "-d", *arguments, **how).ok().out)
+
+
+def restarted(machine, agent):
+    agent.kill()
+    agent.wait()
+    return machine.agent()
+
+
+def reason(machine, job):
+    row = machine.job(job)
+    return f"{row['reason']}({row['reason_text'] or ''})"
+
+
+def claims(machine):
+    return machine.run("sluice", "jobs", "reservations", "--output", "json").ok().json["reservations"]
+
+
+def test_one_gpu_is_drained(machine):
+    machine.start("dgx-a100", "--gpus", "2")
+    agent = machine.agent()
+    runs = number(machine, "--gpu-ids", "1", "--", "sleep", "1000")
+    machine.job_in(runs, "Running")
+    machine.run("sluice", "jobs", "drain", "--gpu", "1", "--reason", "the fan is replaced").ok()
+    assert machine.job(runs)["state"] == "Running"
+    machine.run("sluice", "cancel", "--now", runs).ok()
+    machine.job_in(runs, "Cancelled")
+
+    wide = number(machine, "--gpus", "2", "--", "true")
+    named = number(machine, "--gpu-ids", "1", "--", "true")
+    machine.job_in(number(machine, "--gpus", "1", "--", "true"), "Succeeded")  # on the other, past the wide one
+    for job in (wide, named):
+        wait_until(lambda: reason(machine, job) == "Draining(GPU 1: the fan is replaced)")
+    agent = restarted(machine, agent)
+    wait_until(lambda: reason(machine, wide) == "Draining(GPU 1: the fan is replaced)")
+    assert "drained: GPU 1: the fan is replaced" in machine.run("sluice", "agent", "status").ok().out
+    assert claims(machine)[0]["reason"] == "the fan is replaced"
+
+    reply = machine.run("sluice", "jobs", "resume", "--gpu", "0")
+    assert reply.rc == 64 and "GPU 0 is not drained" in reply.err
+    machine.run("sluice", "jobs", "resume", "--gpu", "1").ok()
+    machine.job_in(wide, "Succeeded")
+    machine.job_in(named, "Succeeded")
+    assert claims(machine) == []
+    for words, said in ((["--gpu", "9"], "9"), (["--gpu", ""], "names no GPU"), (["--user", "nobody-of-that-name"], "there is no user"),
+                        (["--gpu", "0", "--user", "0"], "exclude each other"), (["--reason", "x"], "--reason is for")):
+        reply = machine.run("sluice", "jobs", "drain", *words)
+        assert reply.rc == 64 and said in reply.err, reply.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="jobs of several users need root")
+def test_one_user_is_drained(machine):
+    machine.start("dgx-a100", "--gpus", "2")
+    agent = machine.agent()
+    reply = machine.run("sluice", "jobs", "drain", "--user", str(BOB), user=ALICE, group=ALICE, extra_groups=[], cwd="/")
+    assert reply.rc == 77, reply.err
+    machine.run("sluice", "jobs", "drain", "--user", str(ALICE), "--reason", "see me").ok()
+    waits = number(machine, "--gpus", "1", "--", "true", user=ALICE)
+    wait_until(lambda: reason(machine, waits) == f"Draining(user {ALICE}: see me)")
+    machine.job_in(number(machine, "--gpus", "2", "--", "true", user=BOB), "Succeeded")
+    restarted(machine, agent)
+    wait_until(lambda: reason(machine, waits).startswith("Draining"))
+    machine.run("sluice", "jobs", "resume", "--user", str(ALICE)).ok()
+    machine.job_in(waits, "Succeeded")
+    assert machine.run("sluice", "jobs", "resume", "--user", str(ALICE)).rc == 64
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="jobs of several users need root")
+def test_gpus_are_reserved(machine):
+    machine.start("dgx-a100", "--gpus", "2")
+    agent = machine.agent()
+    reply = machine.run("sluice", "jobs", "reserve", "--gpus", "1", "--user", ALICE, "--time", "1h", user=ALICE, group=ALICE,
+                        extra_groups=[], cwd="/")
+    assert reply.rc == 77, reply.err
+    said = machine.run("sluice", "jobs", "reserve", "--gpus", "1", "--user", ALICE, "--time", "1h", "--name", "talk").ok().out
+    assert said.startswith(f"talk for {ALICE}, until ") and "GPU 1" in said, said
+
+    wide = number(machine, "--gpus", "2", "--", "true", user=BOB)
+    wait_until(lambda: reason(machine, wide).startswith(f"Reserved(talk for {ALICE}, until "))
+    machine.job_in(number(machine, "--gpus", "1", "--", "true", user=BOB), "Succeeded")
+    machine.job_in(number(machine, "--gpus", "2", "--", "true", user=ALICE), "Succeeded")  # hers
+    agent = restarted(machine, agent)
+    wait_until(lambda: reason(machine, wide).startswith("Reserved"))
+    reply = machine.run("sluice", "run", "--dry-run", "--gpus", "2", "--", "true", user=BOB, group=BOB, extra_groups=[], cwd="/")
+    assert "Reserved (talk" in reply.out + reply.err, reply.out + reply.err
+
+    reply = machine.run("sluice", "jobs", "reserve", "--gpu-ids", "1", "--user", BOB, "--begin", "now+30m", "--time", "1h")
+    assert reply.rc == 65 and "GPU 1 is reserved at that time: talk for" in reply.err, reply.err
+    reply = machine.run("sluice", "jobs", "reserve", "--gpus", "2", "--user", BOB, "--time", "1h")
+    assert reply.rc == 78 and "needs 2 GPUs, and 1 of the queue's 2 are not reserved then: talk" in reply.err, reply.err
+    reply = machine.run("sluice", "jobs", "reserve", "--gpus", "1", "--user", BOB, "--time", "1h", "--name", "talk")
+    assert reply.rc == 65 and "there is a reservation of that name" in reply.err
+    machine.run("sluice", "jobs", "unreserve", "talk").ok()
+    machine.job_in(wide, "Succeeded")
+    assert machine.run("sluice", "jobs", "unreserve", "talk").rc == 64
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="jobs of several users need root")
+def test_a_window_to_come_and_one_that_is_over(machine):
+    machine.start("t4x1")
+    machine.agent()
+    machine.run("sluice", "jobs", "reserve", "--gpus", "1", "--user", ALICE, "--begin", "now+2h", "--time", "1h", "--name", "later").ok()
+    long = number(machine, "--gpus", "1", "--time", "3h", "--", "true", user=BOB)
+    endless = number(machine, "--gpus", "1", "--", "true", user=BOB)
+    wait_until(lambda: reason(machine, long).startswith("Reserved") and reason(machine, endless).startswith("Reserved"))
+    machine.job_in(number(machine, "--gpus", "1", "--time", "1h", "--", "true", user=BOB), "Succeeded")  # ends before
+    machine.run("sluice", "jobs", "unreserve", "later").ok()
+    machine.job_in(long, "Succeeded")
+    machine.job_in(endless, "Succeeded")
+
+    # Far enough away, one without a limit starts; and what is over is gone.
+    machine.run("sluice", "jobs", "reserve", "--gpus", "1", "--user", ALICE, "--begin", "now+2h", "--time", "1h", "--lead", "1h").ok()
+    machine.job_in(number(machine, "--gpus", "1", "--", "true", user=BOB), "Succeeded")
+    machine.run("sluice", "jobs", "unreserve", "r1").ok()
+    machine.run("sluice", "jobs", "reserve", "--gpus", "1", "--user", ALICE, "--time", "2s").ok()
+    waits = number(machine, "--gpus", "1", "--", "true", user=BOB)
+    ended = machine.job_in(waits, "Succeeded")
+    assert claims(machine) == [] and ended["attempt"]["started_unix"] - ended["submitted_unix"] > 1
+    assert time.time() > ended["submitted_unix"]
