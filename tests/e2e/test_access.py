@@ -80,7 +80,7 @@ def test_why_a_job_failed_names_its_command_to_its_owner_alone(lab):
     number = lab.submit(f"/nowhere/{SECRET}", **be(ALICE))
     job = lab.job_in(number, "Failed", **be(ALICE))
     assert SECRET in json.dumps(job)
-    for command in (["jobs"], ["jobs", number], ["jobs", number, "--output", "json"]):
+    for command in (["jobs", "--all"], ["jobs", number], ["jobs", number, "--output", "json"]):
         reply = lab.run("sluice", *command, **be(BOB)).ok()
         assert SECRET not in reply.out + reply.err and "Failed" in reply.out, reply
 

@@ -91,7 +91,7 @@ def test_by_user(lab):
     assert set(usage(lab, "--since", "24h", "--user", ALICE)) == {str(ALICE)}
     assert usage(lab, "--since", "365d")[str(BOB)]["gpu_hours"] == pytest.approx(8 * 24 + 8, abs=0.01)
     table = lab.run("sluice", "jobs", "usage", "--since", "24h", **be(BOB)).ok().out
-    assert table.splitlines()[0].split() == ["USER", "JOBS", "FAILED", "GPU-HOURS", "CPU-HOURS", "HOURS"]
+    assert table.splitlines()[0].split() == ["USER", "JOBS", "FAILED", "GPU-HOURS", "CPU-HOURS", "HOURS", "RECENT"]
     assert "7.00" in table and "12.00" in table
 
 

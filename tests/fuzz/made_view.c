@@ -70,6 +70,7 @@ static void made_gpu(struct source *source, struct snapshot_gpu *gpu, struct vie
 	TEXT(source, gpu->uuid);
 	TEXT(source, gpu->name);
 	TEXT(source, gpu->bus);
+	gpu->sampled_ns[SNAPSHOT_FAST] = below(source, 2);
 	gpu->index = below(source, 4);
 	gpu->minor = (uint32_t)number(source);
 	gpu->state = below(source, 5);
@@ -226,6 +227,7 @@ static void full_gpu(struct view *out, uint32_t place, uint32_t migs)
 	(void)snprintf(gpu->name, sizeof(gpu->name), "NVIDIA H100 80GB HBM3");
 	(void)snprintf(gpu->bus, sizeof(gpu->bus), "0000:%02x:00.0", 7 + 8 * place);
 	gpu->index = gpu->minor = place;
+	gpu->sampled_ns[SNAPSHOT_FAST] = 1; /* somebody has looked */
 	for (uint32_t i = 0; i < SNAPSHOT_VALUE_COUNT; i++)
 		snapshot_put(gpu, i, 1000 + 7 * i + place);
 	snapshot_put(gpu, SNAPSHOT_UTIL_GPU, 83);

@@ -109,6 +109,7 @@ static void test_array(void **state)
 
 	options.is_filtered = true; /* what is not there need not have ended */
 	list = job_list_new(&options);
+	assert_non_null(list);
 	Sluice__V1__Job job = job_of(23, ME, STATE(FAILED), 0);
 	job.array_id = 20;
 	job.array_count = 10;
@@ -117,6 +118,7 @@ static void test_array(void **state)
 
 	options.members = true;
 	list = job_list_new(&options);
+	assert_non_null(list);
 	job.array_index = 3;
 	job_list_add(list, &job);
 	expect(list, "20.3  Failed  -\n");
