@@ -123,7 +123,7 @@ bool schedule_order_pledges(const struct schedule_order *order, const struct job
 
 bool schedule_order_pledges_to(const struct schedule_order *order, uint64_t id)
 {
-	for (size_t rank = 0; rank < SCHEDULE_PRIORITIES; rank++)
+	for (size_t rank = 0; order->has_pledge && rank < SCHEDULE_PRIORITIES; rank++)
 		if (order->pledged[rank] > 0 && order->jobs[order->pledged[rank] - 1]->id == id)
 			return true;
 	return false;
@@ -142,6 +142,7 @@ static void order_pledge(struct schedule_order *order)
 		if (*pledged == 0 ||
 		    (job->pledged_ns > 0 && order->jobs[*pledged - 1]->pledged_ns == 0))
 			*pledged = (uint32_t)i + 1;
+		order->has_pledge = true;
 	}
 }
 
@@ -269,11 +270,12 @@ static int order_make_users(struct schedule_order *order, struct err *err)
 
 	/* Users who only run something have a count as well. */
 	order->head = calloc(order->users.count, 2 * sizeof(*order->head));
-	order->used = calloc(order->users.count, sizeof(*order->used));
+	order->used = calloc(order->users.count, 2 * sizeof(*order->used));
 	if (!order->head || !order->used)
 		return order_no_memory(order->count, err);
 
 	order->heap = order->head + order->users.count;
+	order->score = order->used + order->users.count;
 	for (size_t i = 0; i < order->users.count; i++)
 		order->head[i] = NONE;
 
@@ -329,18 +331,17 @@ void schedule_order_done(struct schedule_order *order)
 /* --- users ----------------------------------------------------------------------------------- */
 
 /* What the first job of a user that is left has for itself now. */
-static int64_t order_score(const struct schedule_order *order, uint32_t user)
+static void order_judge(struct schedule_order *order, uint32_t user)
 {
 	const struct job *job = order->jobs[order->sorted[order->head[user]].job];
-	return job->own_score - order->used[user] -
-	       (int64_t)order->users.counts[user] * order->by.gpu_score;
+	order->score[user] = job->own_score - order->used[user] -
+			     (int64_t)order->users.counts[user] * order->by.gpu_score;
 }
 
 static bool order_is_before(const struct schedule_order *order, uint32_t a, uint32_t b)
 {
-	int64_t score_a = order_score(order, a), score_b = order_score(order, b);
-	if (score_a != score_b)
-		return score_a > score_b;
+	if (order->score[a] != order->score[b])
+		return order->score[a] > order->score[b];
 	return order->sorted[order->head[a]].job < order->sorted[order->head[b]].job;
 }
 
@@ -391,8 +392,10 @@ static void order_open_group(struct schedule_order *order)
 	order->heap_count = 0;
 	for (size_t i = begin; i < end; i++) {
 		uint32_t user = order->user[order->sorted[i].job];
-		if (order->head[user] == i)
-			order->heap[order->heap_count++] = user;
+		if (order->head[user] != i)
+			continue;
+		order_judge(order, user);
+		order->heap[order->heap_count++] = user;
 	}
 
 	for (size_t i = order->heap_count / 2; i > 0; i--)
@@ -408,6 +411,8 @@ const struct job *schedule_order_next(struct schedule_order *order, uint64_t **o
 		order->head[user] = order->next[order->head[user]];
 		if (order->head[user] == NONE)
 			order->heap[0] = order->heap[--order->heap_count];
+		else
+			order_judge(order, user); /* it may have got GPUs meanwhile */
 		order_sink(order, 0);
 		order->has_given = false;
 	}

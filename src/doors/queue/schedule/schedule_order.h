@@ -58,6 +58,7 @@ struct schedule_order {
 	struct schedule_order_by by;
 	uint32_t pledged[SCHEDULE_PRIORITIES]; /* place in `jobs` + 1 of the one that has the
 						  pledge, or is due first; 0: there is none */
+	bool has_pledge;		       /* there is one */
 	uint32_t lifted[SCHEDULE_PRIORITIES];  /* how many are, of this priority and above */
 	struct schedule_tally users;	       /* by uid: GPUs that their jobs have */
 	void *memory;			       /* owned; these lie in it: */
@@ -66,6 +67,7 @@ struct schedule_order {
 	uint32_t *user;			       /* of each job: place in `users` */
 	uint32_t *next; /* of each place in `sorted`: the same user's next; or NONE */
 	int64_t *used;	/* owned; of each user: usage_score */
+	int64_t *score; /* of the first job that is left, in the same memory */
 	uint32_t *head; /* owned; of each user: the place of the first one; or NONE */
 	uint32_t *heap; /* users that have one */
 	size_t heap_count;
