@@ -29,7 +29,7 @@ def test_who_has_had_less_is_next_also_after_a_restart(machine):
     had = ask(machine, ALICE, "--gpus", "1", "--", "sleep", "1.2")
     machine.job_in(had, "Succeeded")
     hours = used(machine)[ALICE]
-    assert 1.2 / 3600 <= hours < 20 / 3600, hours
+    assert 1.1 / 3600 <= hours < 20 / 3600, hours  # it has faded a little
     assert "RECENT" in machine.run("sluice", "jobs", "usage").ok().out
 
     agent.terminate()
