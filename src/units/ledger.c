@@ -12,7 +12,7 @@
 #include "base/parse.h"
 
 /* Of what is no slot: leases of the whole device, or of parts, come behind those of slots. */
-enum { LEDGER_NO_SLOT = UINT32_MAX };
+static const uint32_t LEDGER_NO_SLOT = UINT32_MAX;
 
 struct lease {
 	struct ledger_lease shown; /* first; its texts are in `text` */
