@@ -73,6 +73,12 @@ class Orders:
         flags = [part for name, value in variables.items() for part in ("--env", f"{name}={value}")]
         return self.machine.submit("sh", "-c", JOB, gpus=gpus, options=[*flags, *options])
 
+    def running(self, gpus, *jobs):
+        """Waits until these jobs run, and so many GPUs have a process."""
+        for job in jobs:
+            self.machine.job_in(job, "Running")
+        conftest.wait_until(lambda: sum(bool(gpu["processes"]) for gpu in self.show()["gpus"]) == gpus, what="all loads")
+
     def sim(self, *arguments):
         return self.machine.sim(*arguments).out
 
