@@ -47,8 +47,11 @@ def alone(name):
 
 def run(*arguments, timeout=120, **options):
     """A command that has to work: its standard output."""
-    done = subprocess.run([str(one) for one in arguments], capture_output=True, text=True, timeout=timeout,
-                          check=False, **options)
+    try:
+        done = subprocess.run([str(one) for one in arguments], capture_output=True, text=True, timeout=timeout,
+                              check=False, **options)
+    except subprocess.TimeoutExpired as error:
+        raise Failure(f"not within {timeout} s: {' '.join(map(str, arguments))}") from error
     if done.returncode:
         raise Failure(f"exit {done.returncode} of {' '.join(map(str, arguments))}\n{(done.stderr or done.stdout)[-2000:]}")
     return done.stdout

@@ -163,7 +163,6 @@ def test_a_gpu_in_use_outside_the_queue(served):
     served.sim("clock", "advance", "5")
     gpu = min(truth(served).values(), key=lambda gpu: gpu["index"])
     other = max(truth(served).values(), key=lambda gpu: gpu["index"])
-    waits = int(served.run("sluice", "run", "--detach", "--gpus", "2", "--", "sleep", "600").ok().out)
 
     def told():
         jobs = served.run("sluice", "jobs", "--output", "json").ok().json
@@ -180,6 +179,7 @@ def test_a_gpu_in_use_outside_the_queue(served):
 
     fact = [(gpu["uuid"], stranger.pid, user)]
     wait_until(lambda: all(one == fact for one in told().values()), what=f"{fact} everywhere")
+    waits = int(served.run("sluice", "run", "--detach", "--gpus", "2", "--", "sleep", "600").ok().out)
     counted = metrics(served)
     assert [counted["sluice_gpu_outside_processes", one["uuid"], None] for one in (gpu, other)] == [1, 0]
     job = wait_until(lambda: (job := served.job(waits))["reason"] == "GPUInUseByOthers" and job, what="the reason")
