@@ -15,7 +15,7 @@
 #include "cmd/cmd.h"
 #include "cmd/jobs/job_select.h"
 #include "cmd/jobs/job_target.h"
-#include "cmd/jobs/run_wants.h"
+#include "cmd/jobs/run/run_wants.h"
 #include "cmd/options.h"
 #include "job/moment.h"
 #include "job/wants.h"

@@ -8,8 +8,8 @@
 #define SLUICE_CMD_SCRIPT_RUN_HEAD_H
 
 #include "cmd/cmd.h"
-#include "cmd/jobs/run_options.h"
-#include "cmd/jobs/run_request.h"
+#include "cmd/jobs/run/run_options.h"
+#include "cmd/jobs/run/run_request.h"
 #include "cmd/script/run_script.h"
 
 struct run_head {

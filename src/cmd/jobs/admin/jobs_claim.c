@@ -15,7 +15,7 @@
 #include "base/parse.h"
 #include "cmd/cmd.h"
 #include "cmd/jobs/job_text.h"
-#include "cmd/jobs/run_wants.h"
+#include "cmd/jobs/run/run_wants.h"
 #include "cmd/options.h"
 #include "cmd/service/agent_call.h"
 #include "cmd/table.h"
