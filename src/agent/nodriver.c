@@ -11,9 +11,15 @@ enum nodriver_class { NODRIVER_VGA = 0x0300, NODRIVER_3D = 0x0302 };
 
 bool nodriver_is_fatal(const struct config *config, bool has_kubelet, bool has_jobs)
 {
-	bool for_kubelet = config->kubelet.is_set
-			       ? config->kubelet.all || config->kubelet.devices.count > 0
-			       : !(config->queue.is_set && config->queue.all);
+	const struct config_door *kubelet = &config->doors[POLICY_DOOR_KUBELET];
+	bool is_all_elsewhere = false;
+
+	for (int door = 0; door < POLICY_DOOR_NONE; door++)
+		is_all_elsewhere |= door != POLICY_DOOR_KUBELET && config->doors[door].all;
+
+	bool for_kubelet =
+	    kubelet->is_set ? kubelet->all || kubelet->devices.count > 0 : !is_all_elsewhere;
+
 	return config->fail_on_init_error && has_kubelet && for_kubelet && !has_jobs;
 }
 

@@ -140,16 +140,17 @@ static int read_exclude(const struct reader *reader, const struct yaml_node *nod
 	return reader_selectors(reader, node, path, &reader->config->exclude);
 }
 
-static int read_kubelet_door(const struct reader *reader, const struct yaml_node *node,
-			     const char *path)
+static int read_door(const struct reader *reader, const struct yaml_node *node, const char *path)
 {
-	return reader_door(reader, node, path, &reader->config->kubelet);
-}
+	const char *word = path + strlen("sluice.doors.");
 
-static int read_queue_door(const struct reader *reader, const struct yaml_node *node,
-			   const char *path)
-{
-	return reader_door(reader, node, path, &reader->config->queue);
+	for (int door = 0; door < POLICY_DOOR_NONE; door++) {
+		const char *name = policy_door_to_string((enum policy_door)door);
+		if (text_starts_with(word, name) && word[strlen(name)] == '.')
+			return reader_door(reader, node, path, &reader->config->doors[door]);
+	}
+
+	return reader_error(reader, node, -EINVAL, "", "%s: no door has this name", path);
 }
 
 static int read_rdma_period(const struct reader *reader, const struct yaml_node *node,
@@ -179,6 +180,8 @@ struct reader_special {
 	int (*read)(const struct reader *reader, const struct yaml_node *node, const char *path);
 };
 
+#define DOOR_DEVICES(name, word) {"sluice.doors." word ".devices", read_door},
+
 static const struct reader_special specials[] = {
     {"resources.gpus", read_gpu_rules},
     {"resources.mig", read_mig_rules},
@@ -187,13 +190,11 @@ static const struct reader_special specials[] = {
     {"sharing.fairShare", read_fair_share},
     {"sluice.devices.include", read_include},
     {"sluice.devices.exclude", read_exclude},
-    {"sluice.doors.kubelet.devices", read_kubelet_door},
-    {"sluice.doors.queue.devices", read_queue_door},
     {"sluice.jobs.groups", read_groups},
     {"sluice.jobs.volumes", read_volumes},
     {"sluice.rdma.periodicUpdateInterval", read_rdma_period},
     {"sluice.rdma.configList", read_rdma_list},
-};
+    POLICY_DOORS(DOOR_DEVICES)};
 
 /* --- the walk -------------------------------------------------------------------------------- */
 
@@ -438,30 +439,49 @@ static int config_override(struct config *config, const struct config_overrides 
 	return 0;
 }
 
-static int config_check_doors(const struct config *config, const char *name, struct err *err)
+/* `later` comes behind `earlier` in the table of doors. */
+static int config_check_pair(const struct config *config, enum policy_door earlier,
+			     enum policy_door later, const char *name, struct err *err)
 {
-	if (config->kubelet.all && config->queue.all)
+	const struct config_door *one = &config->doors[earlier], *two = &config->doors[later];
+	const char *one_word = policy_door_to_string(earlier);
+	const char *two_word = policy_door_to_string(later);
+
+	if (one->all && two->all)
 		return err_set(err, -EINVAL,
-			       "%s: sluice.doors: both the kubelet and the queue are given all "
-			       "devices; a device belongs to one door at a time",
-			       name);
+			       "%s: sluice.doors: both the %s and the %s are given all devices; a "
+			       "device belongs to one door at a time",
+			       name, one_word, two_word);
 
-	for (size_t i = 0; i < config->queue.devices.count; i++) {
-		const struct config_selector *mine = &config->queue.devices.items[i];
+	for (size_t i = 0; i < two->devices.count; i++) {
+		const struct config_selector *mine = &two->devices.items[i];
 
-		for (size_t k = 0; k < config->kubelet.devices.count; k++) {
-			const struct config_selector *other = &config->kubelet.devices.items[k];
+		for (size_t k = 0; k < one->devices.count; k++) {
+			const struct config_selector *other = &one->devices.items[k];
 			if (mine->kind == other->kind && strcmp(mine->text, other->text) == 0)
-				return err_set(
-				    err, -EINVAL,
-				    "%s:%u:%u: sluice.doors.queue.devices: '%s' is given "
-				    "to the kubelet too (line %u); a device belongs to "
-				    "one door at a time",
-				    name, mine->line, mine->column, mine->text, other->line);
+				return err_set(err, -EINVAL,
+					       "%s:%u:%u: sluice.doors.%s.devices: '%s' is given "
+					       "to the %s too (line %u); a device belongs to one "
+					       "door at a time",
+					       name, mine->line, mine->column, two_word, mine->text,
+					       one_word, other->line);
 		}
 	}
 
 	return 0;
+}
+
+static int config_check_doors(const struct config *config, const char *name, struct err *err)
+{
+	int rc = 0;
+
+	for (int later = 1; later < POLICY_DOOR_NONE; later++) {
+		for (int earlier = 0; rc == 0 && earlier < later; earlier++)
+			rc = config_check_pair(config, (enum policy_door)earlier,
+					       (enum policy_door)later, name, err);
+	}
+
+	return rc;
 }
 
 static int config_check_health(const struct config *config, const char *name, struct err *err)
@@ -670,8 +690,8 @@ struct config *config_free(struct config *config)
 	reader_shares_done(&config->time_slicing);
 	reader_selectors_done(&config->include);
 	reader_selectors_done(&config->exclude);
-	reader_selectors_done(&config->kubelet.devices);
-	reader_selectors_done(&config->queue.devices);
+	for (int door = 0; door < POLICY_DOOR_NONE; door++)
+		reader_selectors_done(&config->doors[door].devices);
 	reader_jobs_done(&config->jobs);
 	rdma_config_done(&config->rdma);
 	free(config);

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "hardware/gpu.h"
+#include "policy/policy_door.h"
 #include "policy/rdma_config.h"
 #include "policy/schema.h"
 
@@ -265,9 +266,9 @@ struct config {
 
 	struct config_rules gpu_rules, mig_rules;
 	struct config_sharing time_slicing;
-	struct config_selectors include, exclude; /* sluice.devices */
-	struct config_door kubelet, queue;	  /* sluice.doors */
-	struct rdma_config rdma;		  /* sluice.rdma, or what that file says */
+	struct config_selectors include, exclude;   /* sluice.devices */
+	struct config_door doors[POLICY_DOOR_NONE]; /* sluice.doors.DOOR.devices */
+	struct rdma_config rdma;		    /* sluice.rdma, or what that file says */
 
 	uint8_t source[SCHEMA_COUNT]; /* enum config_source */
 	uint32_t warning_count;	      /* all; the first CONFIG_WARNINGS_MAX are kept */

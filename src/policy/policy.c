@@ -437,35 +437,49 @@ static bool door_takes(const struct policy_maker *maker, const struct config_doo
 }
 
 /*
- * A door that is named gets what it names. One that is not named gets the rest if the other is; if
- * neither is, everything goes to the kubelet where there is one, else to the queue.
+ * A door that is named gets what it names, and the first that is not gets the rest; if none is
+ * named, everything goes to the kubelet where there is one, else to the queue.
  */
+static enum policy_door door_of_rest(const struct config *config, bool has_kubelet)
+{
+	enum policy_door rest = POLICY_DOOR_NONE;
+	bool is_any_set = false;
+
+	for (int door = POLICY_DOOR_NONE; door-- > 0;) {
+		if (config->doors[door].is_set)
+			is_any_set = true;
+		else
+			rest = (enum policy_door)door;
+	}
+
+	if (is_any_set)
+		return rest;
+	return has_kubelet ? POLICY_DOOR_KUBELET : POLICY_DOOR_QUEUE;
+}
+
 static int door_devices(struct policy_maker *maker, bool has_kubelet)
 {
-	const struct config_door *kubelet = &maker->config->kubelet, *queue = &maker->config->queue;
-	enum policy_door rest = POLICY_DOOR_NONE;
-
-	if (!kubelet->is_set && !queue->is_set)
-		rest = has_kubelet ? POLICY_DOOR_KUBELET : POLICY_DOOR_QUEUE;
-	else if (!kubelet->is_set)
-		rest = POLICY_DOOR_KUBELET;
-	else if (!queue->is_set)
-		rest = POLICY_DOOR_QUEUE;
+	enum policy_door rest = door_of_rest(maker->config, has_kubelet);
 
 	for (size_t i = 0; i < maker->count; i++) {
 		struct candidate *candidate = &maker->candidates[i];
 		const struct gpu *gpu = &maker->inventory->gpus[candidate->gpu];
-		bool to_kubelet = door_takes(maker, kubelet, candidate);
-		bool to_queue = door_takes(maker, queue, candidate);
-		if (to_kubelet && to_queue)
-			return err_set(maker->err, -EINVAL,
-				       "sluice.doors: GPU %u (%s) is given to both the kubelet and "
-				       "the queue; a device belongs to one door at a time",
-				       gpu->index, gpu->uuid);
+		enum policy_door taker = POLICY_DOOR_NONE;
 
-		candidate->door = to_kubelet ? POLICY_DOOR_KUBELET
-				  : to_queue ? POLICY_DOOR_QUEUE
-					     : rest;
+		for (int door = 0; door < POLICY_DOOR_NONE; door++) {
+			if (!door_takes(maker, &maker->config->doors[door], candidate))
+				continue;
+			if (taker != POLICY_DOOR_NONE)
+				return err_set(
+				    maker->err, -EINVAL,
+				    "sluice.doors: GPU %u (%s) is given to both the %s and the %s; "
+				    "a device belongs to one door at a time",
+				    gpu->index, gpu->uuid, policy_door_to_string(taker),
+				    policy_door_to_string((enum policy_door)door));
+			taker = (enum policy_door)door;
+		}
+
+		candidate->door = taker != POLICY_DOOR_NONE ? taker : rest;
 		if (candidate->door == POLICY_DOOR_NONE)
 			policy_warn(maker->policy,
 				    "GPU %u (%s) is given to no door in sluice.doors", gpu->index,
@@ -532,7 +546,7 @@ static int make_units(struct policy_maker *maker)
 	if (!policy->resources || !policy->units)
 		return err_set(maker->err, -ENOMEM, "out of memory for %zu units", units);
 
-	for (int door = POLICY_DOOR_KUBELET; door < POLICY_DOOR_NONE; door++) {
+	for (int door = 0; door < POLICY_DOOR_NONE; door++) {
 		for (size_t i = 0; i < maker->count; i++) {
 			if ((int)maker->candidates[i].door == door)
 				(void)resource_of(policy, &maker->candidates[i]);
@@ -663,12 +677,6 @@ size_t policy_compare(const struct policy *before, const struct policy *after,
 	}
 
 	return differ;
-}
-
-const char *policy_door_to_string(enum policy_door door)
-{
-	static const char *const names[] = {"kubelet", "queue", "none"};
-	return (size_t)door < array_length(names) ? names[door] : "unknown";
 }
 
 const char *policy_change_to_string(enum policy_change change)

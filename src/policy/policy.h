@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "policy/config.h"
+#include "policy/policy_door.h"
 
 struct err;
 struct inventory;
@@ -33,8 +34,6 @@ enum policy_limits {
 };
 
 #define POLICY_WHOLE_GPU UINT32_MAX
-
-enum policy_door { POLICY_DOOR_KUBELET, POLICY_DOOR_QUEUE, POLICY_DOOR_NONE };
 
 /* One thing that can be handed out: a device, or one replica of it. */
 struct policy_unit {
@@ -104,8 +103,6 @@ size_t policy_compare(const struct policy *before, const struct policy *after,
 				   const struct policy_resource *resource, void *context),
 		      void *context);
 
-/* "kubelet", "queue", "none". */
-const char *policy_door_to_string(enum policy_door door);
 const char *policy_change_to_string(enum policy_change change);
 
 #endif

@@ -294,7 +294,7 @@ static int lease_check(const struct ledger *ledger, const struct ledger_lease *l
 	if (!text_is_plain(lease->holder, LEDGER_HOLDER_MAX))
 		return err_set(err, -EINVAL, "lease of '%s': the holder has no printable name",
 			       lease->unit);
-	if (lease->door != POLICY_DOOR_KUBELET && lease->door != POLICY_DOOR_QUEUE)
+	if ((unsigned)lease->door >= POLICY_DOOR_NONE)
 		return err_set(err, -EINVAL, "lease of '%s': no door hands it out", lease->unit);
 
 	return 0;

@@ -120,7 +120,7 @@ static bool parse_lease(struct span line, struct ledger_line *out)
 
 	out->since_unix_ns = (int64_t)since;
 	out->door = POLICY_DOOR_NONE;
-	for (int door = POLICY_DOOR_KUBELET; door < POLICY_DOOR_NONE; door++) {
+	for (int door = 0; door < POLICY_DOOR_NONE; door++) {
 		if (span_is(field[LEDGER_DOOR], policy_door_to_string((enum policy_door)door)))
 			out->door = (enum policy_door)door;
 	}

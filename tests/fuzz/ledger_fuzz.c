@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/err.h"
 #include "units/ledger.h"
 
@@ -22,7 +21,6 @@ static void check_same(const struct ledger_lease *a, const struct ledger_lease *
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const enum policy_door doors[] = {POLICY_DOOR_KUBELET, POLICY_DOOR_QUEUE};
 	struct ledger *ledger = NULL, *again = NULL;
 	struct err err = {0};
 	size_t count = 0;
@@ -33,10 +31,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 
-	for (size_t d = 0; d < array_length(doors); d++) {
+	for (int door = 0; door < POLICY_DOOR_NONE; door++) {
 		char *text = NULL;
 		size_t length = 0;
-		if (ledger_format(ledger, doors[d], &text, &length, &err) < 0 ||
+		if (ledger_format(ledger, (enum policy_door)door, &text, &length, &err) < 0 ||
 		    ledger_parse(text, length, "again", &again, &err) < 0)
 			abort();
 

@@ -174,7 +174,7 @@ static bool is_obstacle(const struct fact *fact, int device, enum policy_door do
 
 static void check_obstacles(const struct world *world, int device)
 {
-	for (int door = POLICY_DOOR_KUBELET; door <= POLICY_DOOR_QUEUE; door++) {
+	for (int door = 0; door < POLICY_DOOR_NONE; door++) {
 		for (int form = LEDGER_ANY; form <= LEDGER_SHARE; form++) {
 			bool any = false;
 			for (size_t i = 0; i < world->count; i++)
@@ -276,7 +276,7 @@ static struct fact random_fact(const struct world *world)
 {
 	struct fact fact = {.holder = (int)random_below(HOLDERS),
 			    .slot = random_below(2) ? NO_SLOT : (int)random_below(SLOTS),
-			    .door = random_below(2) ? POLICY_DOOR_KUBELET : POLICY_DOOR_QUEUE};
+			    .door = (enum policy_door)random_below(POLICY_DOOR_NONE)};
 
 	do
 		fact.device = (int)random_below(DEVICES);

@@ -254,15 +254,19 @@ static void show_rules(const char *name, const struct config_rules *rules)
 		       rules->items[i].name);
 }
 
-static void show_door(const char *before, const char *path, const struct config_door *door)
+static void show_door(const char *before, enum policy_door door, const struct config_door *of)
 {
-	if (!door->is_set)
+	char path[64];
+
+	if (!of->is_set)
 		return;
+
+	(void)snprintf(path, sizeof(path), "sluice.doors.%s.devices", policy_door_to_string(door));
 	printf("%s", show_key(before, path));
-	if (door->all)
+	if (of->all)
 		printf(": all\n");
 	else
-		show_selectors(&door->devices);
+		show_selectors(&of->devices);
 }
 
 /* The lists behind the setting that stands before them in the same map. */
@@ -281,8 +285,8 @@ static void show_lists(const struct config *config, enum schema_id id)
 		show_rules("mig", &config->mig_rules);
 		break;
 	case SCHEMA_KUBELET_INJECT:
-		show_door(before, "sluice.doors.kubelet.devices", &config->kubelet);
-		show_door(before, "sluice.doors.queue.devices", &config->queue);
+		for (int door = 0; door < POLICY_DOOR_NONE; door++)
+			show_door(before, (enum policy_door)door, &config->doors[door]);
 		break;
 	default:
 		break;
@@ -305,8 +309,11 @@ static void show_devices(const struct config *config)
 		show_selectors(&config->exclude);
 	}
 
-	if (config->include.count + config->exclude.count == 0 && !config->kubelet.is_set &&
-	    !config->queue.is_set)
+	bool is_any_set = false;
+	for (int door = 0; door < POLICY_DOOR_NONE; door++)
+		is_any_set |= config->doors[door].is_set;
+
+	if (config->include.count + config->exclude.count == 0 && !is_any_set)
 		printf("# all devices, for the kubelet if there is one, else for the queue\n");
 }
 

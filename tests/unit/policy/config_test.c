@@ -95,7 +95,7 @@ static void test_defaults(void **state)
 	assert_int_equal(config->list_strategy, CONFIG_LIST_ENVVAR);
 	assert_int_equal(config->gfd_sleep_ns, UINT64_C(60000000000));
 	assert_int_equal(config->time_slicing.count, 0);
-	assert_false(config->kubelet.is_set);
+	assert_false(config->doors[POLICY_DOOR_KUBELET].is_set);
 	assert_int_equal(config->source[SCHEMA_MIG_STRATEGY], CONFIG_DEFAULT);
 	assert_int_equal(config->warning_count, 0);
 	assert_null(config_free(config));
@@ -186,11 +186,11 @@ static void test_our_section_and_rules(void **state)
 	assert_string_equal(config->include.items[2].text, "*T4*");
 	assert_int_equal(config->include.items[3].index, 1);
 	assert_int_equal(config->exclude.count, 1);
-	assert_true(config->kubelet.is_set);
-	assert_int_equal(config->kubelet.devices.count, 2);
-	assert_true(config->queue.is_set);
-	assert_false(config->queue.all);
-	assert_int_equal(config->queue.devices.count, 0);
+	assert_true(config->doors[POLICY_DOOR_KUBELET].is_set);
+	assert_int_equal(config->doors[POLICY_DOOR_KUBELET].devices.count, 2);
+	assert_true(config->doors[POLICY_DOOR_QUEUE].is_set);
+	assert_false(config->doors[POLICY_DOOR_QUEUE].all);
+	assert_int_equal(config->doors[POLICY_DOOR_QUEUE].devices.count, 0);
 	assert_int_equal(config->kubelet_inject, CONFIG_INJECT_PEER);
 	assert_string_equal(config->cdi_vendor, "example.com");
 	assert_true(config->runtime.volume_mounts);

@@ -66,10 +66,11 @@ static void machine_explain(struct schedule_machine *machine, const struct polic
 	char *out = machine->problem;
 	const size_t size = sizeof(machine->problem);
 	const struct inventory *inventory = machine->inventory;
-	bool kubelet = false;
+	enum policy_door owner = POLICY_DOOR_NONE;
 
-	for (uint32_t i = 0; policy && i < policy->resource_count; i++)
-		kubelet |= policy->resources[i].door == POLICY_DOOR_KUBELET;
+	for (uint32_t i = 0; policy && i < policy->resource_count && owner == POLICY_DOOR_NONE; i++)
+		if (policy->resources[i].door != POLICY_DOOR_QUEUE)
+			owner = policy->resources[i].door;
 
 	if (!inventory)
 		(void)snprintf(out, size, "the NVIDIA driver does not answer");
@@ -77,11 +78,12 @@ static void machine_explain(struct schedule_machine *machine, const struct polic
 		(void)snprintf(out, size, "this machine has no NVIDIA GPU");
 	else if (policy && policy->problem[0] != '\0')
 		(void)snprintf(out, size, "%.*s", (int)size - 1, policy->problem);
-	else if (kubelet)
+	else if (owner != POLICY_DOOR_NONE)
 		(void)snprintf(out, size,
-			       "all GPUs of this machine belong to the kubelet; "
+			       "all GPUs of this machine belong to the %s; "
 			       "sluice.doors.queue.devices in the configuration gives some of them "
-			       "to jobs");
+			       "to jobs",
+			       policy_door_to_string(owner));
 	else if (policy && policy->unit_count > 0)
 		(void)snprintf(out, size,
 			       "the GPUs of this machine are split by MIG and have no MIG devices");
