@@ -368,13 +368,19 @@ static bool share_is_better(const struct share *a, const struct share *b,
 	int picked = u64_compare(a->picked, b->picked);
 	int order[3] = {use, picked, 0};
 
-	if (policy == ALLOCATOR_PACKED) {
+	switch (policy) {
+	case ALLOCATOR_DISTRIBUTED:
+	case ALLOCATOR_POLICY_COUNT:
+		break;
+	case ALLOCATOR_PACKED:
 		order[0] = -use;
 		order[1] = -picked;
 		order[2] = u64_compare(a->free, b->free);
-	} else if (policy == ALLOCATOR_SPREAD) {
+		break;
+	case ALLOCATOR_SPREAD:
 		order[0] = picked;
 		order[1] = use;
+		break;
 	}
 
 	for (size_t i = 0; i < array_length(order); i++) {

@@ -78,17 +78,20 @@ static size_t choice_read(struct prefer_choice *choice,
 	return dropped;
 }
 
-static enum allocator_policy policy_of(uint32_t policy)
+/* No default: the compiler names a policy of the configuration that is not here. */
+static enum allocator_policy policy_of(enum config_allocation policy)
 {
 	switch (policy) {
+	case CONFIG_DISTRIBUTED:
+		return ALLOCATOR_DISTRIBUTED;
 	case CONFIG_PACKED:
 		return ALLOCATOR_PACKED;
 	case CONFIG_SPREAD:
 	case CONFIG_SPREAD_STRICT:
 		return ALLOCATOR_SPREAD;
-	default:
-		return ALLOCATOR_DISTRIBUTED;
 	}
+
+	return ALLOCATOR_DISTRIBUTED;
 }
 
 /* Takes the first that are free, in their order. */
