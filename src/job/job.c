@@ -48,6 +48,7 @@ static const char *const job_reason_names[] = {
     [JOB_REASON_OUTPUT_LOST] = "OutputLost",
     [JOB_REASON_BEGIN_TIME] = "BeginTime",
     [JOB_REASON_RESERVED] = "Reserved",
+    [JOB_REASON_CONTAINER_ERROR] = "ContainerError",
 };
 
 /* The index of `text` in `names`, or -EINVAL. */

@@ -66,6 +66,7 @@ enum job_reason {
 	JOB_REASON_OUTPUT_LOST,	      /* it succeeded, and its output was not kept: (what, why) */
 	JOB_REASON_BEGIN_TIME,	      /* it is not to start before (moment) */
 	JOB_REASON_RESERVED,	      /* GPUs that it needs are (name, until) */
+	JOB_REASON_CONTAINER_ERROR,   /* its container did not start: (what the runtime said) */
 };
 
 /* What kept an attempt to its devices. */

@@ -469,6 +469,11 @@ const char *jobdir_end_to_string(enum jobdir_end end)
 	return (unsigned)end < array_length(jobdir_ends) ? jobdir_ends[end] : "unknown";
 }
 
+bool jobdir_is_container_error(const struct jobdir_result *result)
+{
+	return result->end == JOBDIR_EXITED && result->value != 0 && result->text[0];
+}
+
 static bool jobdir_read_end(struct jobdir_lines *lines, enum jobdir_end *out)
 {
 	char text[16];

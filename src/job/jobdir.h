@@ -131,6 +131,10 @@ int jobdir_parse_claim(const char *text, size_t length, struct jobdir_claim *out
 int jobdir_parse_result(const char *text, size_t length, struct jobdir_result *out,
 			struct err *err);
 
+/* JOBDIR_EXITED, and its container did not start: `text` is why, as the runtime printed it. Who
+ * does not know that takes the exit code for the command's. */
+bool jobdir_is_container_error(const struct jobdir_result *result);
+
 const char *jobdir_end_to_string(enum jobdir_end end);
 
 #endif

@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -596,3 +597,35 @@ def test_a_gpu_without_a_specification(machine_factory, storage):
     assert "sim exec --mounts" in reply.err
     assert run_image(machine, "true", options=["--gpus", "0"]).rc == 0
     assert storage.names() == []
+
+
+def test_a_container_that_does_not_start_says_why(boxed):
+    """By `sluice run` in its last line, by `sluice jobs` and `sluice jobs ID`, with what to do next; and what the command itself
+    says looks otherwise."""
+    elf = boxed.directory / "elf"
+    elf.write_bytes(b"\x7fELF, of a kind")
+    elf.chmod(0o755)
+    given = ["--volume", f"{elf}:/elf:ro"]
+
+    def fails(code, cause, advice, *command, options=(), image_name=IMAGE):
+        reply = boxed.run("sluice", "run", "--gpus", "0", "--image", image_name, "--pull", "never", *options, "--", *command)
+        last = reply.err.splitlines()[-1]
+        assert reply.rc == code, reply
+        assert "ContainerError" in last and cause in last and advice in last, reply.err
+        job = boxed.job(re.match(r"sluice run: job (\d+) failed: ", last)[1])
+        assert job["state"] == "Failed" and job["reason"].startswith("ContainerError"), job
+        assert job["exit_code"] == code
+        shown = boxed.run("sluice", "jobs", job["id"]).ok().out
+        assert cause in shown and advice in shown, shown
+
+    fails(125, "sluice-nobody:9: image not known", "is that its name", "true", image_name="localhost/sluice-nobody:9")
+    fails(125, "statfs /nowhere/at/all: no such file", "correct the first part of --volume", "true",
+          options=["--volume", "/nowhere/at/all:/y"])
+    fails(127, '"no-such-program": executable file not found', "whole path", "no-such-program")
+    fails(126, '"/etc": permission denied', "executable in the image", "/etc")
+    fails(126, "exec /elf: exec format error", "this machine's processors", "/elf", options=given)
+    # the command's own end
+    for code in (1, 125, 126, 127):
+        reply = run_image(boxed, "sh", "-c", f"echo it is me >&2; exit {code}", options=["--gpus", "0"])
+        assert (reply.rc, reply.err) == (code, "it is me\n")
+    assert boxed.storage.names() == []

@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <time.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -132,6 +133,45 @@ const char *job_text_reason(const Sluice__V1__Job *job, char out[JOB_TEXT_MAX])
 	(void)job_text_add(out, length, open ? ")" : "");
 
 	return out;
+}
+
+/* By the words of podman 4 and docker 24; the first that is in the text counts. */
+static const struct {
+	const char *word, *advice;
+} job_text_advices[] = {
+    {"exec format error",
+     "is it a program for this machine's processors ('uname -m'), and the image too?"},
+    {"executable file not found",
+     "the image has no such command in its PATH: name the program by its whole path"},
+    {"no such file or directory: OCI runtime attempted",
+     "the image has no such program: look at the command, and at --entrypoint"},
+    {"CDI", "'sluice cdi check' says which devices containers can have"},
+    {"workdir", "name a directory that is in the image with --cwd"},
+    {"unable to find user", "--user takes numbers that the image need not know"},
+    {"statfs ", "make the directory, or correct the first part of --volume"},
+    {"bind source path does not exist",
+     "make the directory, or correct the first part of --volume"},
+    {"mount", "look at --volume and --tmpfs: what they name has to fit into the image"},
+    {"image not known", "is that its name ('podman images')? '--pull missing' fetches it"},
+    {"No such image", "is that its name ('docker images')? '--pull missing' fetches it"},
+    {"initializing source", "is that its name, and can this machine reach the registry? "
+			    "'podman pull' tries it alone"},
+    {"reference format", "an image is named REGISTRY/NAME:TAG, in lower case"},
+    {"setrlimit", "the user's limits (ulimit -Ha) are lower than podman wants"},
+    {"setting rlimit", "the user's limits (ulimit -Ha) are lower than podman wants"},
+    {"permission denied: OCI", "is it a program, and executable in the image?"},
+    {"exec: \"", "is it a program, and executable in the image?"},
+};
+
+const char *job_text_advice(const Sluice__V1__Job *job)
+{
+	if (strcmp(job->reason, "ContainerError") != 0 &&
+	    !strstr(job->reason_text, "the last: ContainerError")) /* of several attempts */
+		return "";
+	for (size_t i = 0; i < array_length(job_text_advices); i++)
+		if (strstr(job->reason_text, job_text_advices[i].word))
+			return job_text_advices[i].advice;
+	return "'sluice logs -e' shows all that the container's runtime said";
 }
 
 /* What a job wants that has none. */

@@ -36,6 +36,9 @@ int job_text_state_parse(const char *text, Sluice__V1__JobState *out, struct err
 bool job_text_is_final(Sluice__V1__JobState state);
 /* "WaitingForGPU (have 1, need 2; ...)"; "" when there is nothing to say. */
 const char *job_text_reason(const Sluice__V1__Job *job, char out[JOB_TEXT_MAX]);
+/* What to do about a container that did not start, "is the name of the image right?"; "" for all
+ * other jobs. */
+const char *job_text_advice(const Sluice__V1__Job *job);
 /* What it has, or else what it wants: "0,3", "3:1", "2 (1/4)" for one of four slots of GPU 2,
  * "wants 2", "wants 1 (1/4)"; "" for a job without GPUs. */
 const char *job_text_gpus(const Sluice__V1__Job *job, char out[JOB_TEXT_MAX]);

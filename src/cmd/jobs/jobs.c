@@ -545,6 +545,7 @@ static void jobs_show_text(const Sluice__V1__Job *job)
 	}
 
 	fputc('\n', stdout);
+	jobs_line("what to do", job_text_advice(job));
 	(void)snprintf(text, sizeof(text), "%s (%" PRIu32 ")", job->user[0] ? job->user : "-",
 		       job->uid);
 	jobs_line("user", text);

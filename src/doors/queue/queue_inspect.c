@@ -64,7 +64,8 @@ static void queue_read_end(struct job *job, const struct jobdir_result *result, 
 	job->has_exit = result->end != JOBDIR_CANCELLED;
 	job->exit_code = job->has_exit ? result->exit_code : 0;
 	job->signal = 0;
-	job->launch_failed = result->end == JOBDIR_LAUNCH_ERROR;
+	job->launch_failed =
+	    result->end == JOBDIR_LAUNCH_ERROR || jobdir_is_container_error(result);
 
 	switch (result->end) {
 	case JOBDIR_EXITED:
@@ -73,6 +74,9 @@ static void queue_read_end(struct job *job, const struct jobdir_result *result, 
 				     queue_lost_text(result->lost), NULL);
 		else if (result->value == 0)
 			queue_end_as(job, JOB_SUCCEEDED, JOB_REASON_NONE, NULL, NULL);
+		else if (jobdir_is_container_error(result))
+			queue_end_as(job, JOB_FAILED, JOB_REASON_CONTAINER_ERROR, NULL,
+				     result->text);
 		else
 			queue_end_as(job, JOB_FAILED, JOB_REASON_EXIT_CODE, number, NULL);
 		break;

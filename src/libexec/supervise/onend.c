@@ -40,7 +40,9 @@ const char *onend_reason(const struct jobdir_result *result, bool was_cancelled)
 
 	switch (result->end) {
 	case JOBDIR_EXITED:
-		return result->value == 0 ? "" : "ExitCode";
+		return result->value == 0		   ? ""
+		       : jobdir_is_container_error(result) ? "ContainerError"
+							   : "ExitCode";
 	case JOBDIR_SIGNALLED:
 		return "Signal";
 	case JOBDIR_LAUNCH_ERROR:

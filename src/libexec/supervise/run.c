@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "job/cgoom.h"
 #include "job/jobenv.h"
+#include "libexec/supervise/cause.h"
 #include "libexec/supervise/command.h"
 #include "libexec/supervise/nodes.h"
 #include "libexec/supervise/port.h"
@@ -605,6 +606,8 @@ void run_command(struct supervisor *self)
 	if (cgoom_has_run_out(oom_fd))
 		self->result.was_oom_killed = true;
 	self->workers = workers_free(self->workers);
+	if (self->has_image)
+		cause_read(LAUNCH_FD_DIRECTORY, self->launch.attempt, &self->result);
 
 	/* Among those that the kernel has killed may have been what looks after the container. */
 	if (self->has_image && (image_is_left(&watch) || self->result.was_oom_killed))

@@ -27,15 +27,16 @@ static bool run_report(struct run *run, const Sluice__V1__Job *job)
 static void run_say_end(const struct run *run, const Sluice__V1__Job *job)
 {
 	char reason[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
+	const char *advice = job_text_advice(job);
 	bool is_own = strcmp(job->reason, "ExitCode") == 0 || strcmp(job->reason, "Signal") == 0;
 
 	(void)job_text_reason(job, reason);
 	if (!is_own && reason[0])
-		run_say(run, "job %s %s: %s", run->called,
+		run_say(run, "job %s %s: %s%s%s", run->called,
 			job->state == SLUICE__V1__JOB_STATE__CANCELLED	 ? "was cancelled"
 			: job->state == SLUICE__V1__JOB_STATE__SUCCEEDED ? "succeeded"
 									 : "failed",
-			reason);
+			reason, *advice ? ": " : "", advice);
 
 	if (!run->options->verbose || !job->attempt || job->attempt->started_unix_ns == 0)
 		return;

@@ -218,12 +218,33 @@ static void test_start(void **state)
 	assert_non_null(strchr(job_text_start(&job, INT64_MIN, out), '~'));
 }
 
+static void a_container_that_did_not_start_has_advice(void **state)
+{
+	Sluice__V1__Job job = SLUICE__V1__JOB__INIT;
+	job.reason = (char *)"ContainerError";
+	job.reason_text = (char *)"statfs /nowhere: no such file or directory";
+	assert_non_null(strstr(job_text_advice(&job), "--volume"));
+	job.reason_text = (char *)"something that is new";
+	assert_non_null(strstr(job_text_advice(&job), "sluice logs"));
+	job.reason = (char *)"BackoffLimitExceeded";
+	assert_string_equal(job_text_advice(&job), "");
+	job.reason_text = (char *)"2 failures, the last: ContainerError (a: image not known)";
+	assert_non_null(strstr(job_text_advice(&job), "--pull"));
+	job.reason = (char *)"ExitCode";
+	job.reason_text = (char *)"125";
+	assert_string_equal(job_text_advice(&job), "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_states), cmocka_unit_test(test_reason),
-	    cmocka_unit_test(test_gpus),   cmocka_unit_test(test_times),
-	    cmocka_unit_test(test_json),   cmocka_unit_test(test_exit_codes),
+	    cmocka_unit_test(test_states),
+	    cmocka_unit_test(test_reason),
+	    cmocka_unit_test(test_gpus),
+	    cmocka_unit_test(test_times),
+	    cmocka_unit_test(test_json),
+	    cmocka_unit_test(test_exit_codes),
+	    cmocka_unit_test(a_container_that_did_not_start_has_advice),
 	    cmocka_unit_test(test_start),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,10 @@ static void it_is_said_as_the_queue_says_it(void **state)
 	} rows[] = {
 	    {{.end = JOBDIR_EXITED}, false, "Succeeded", ""},
 	    {{.end = JOBDIR_EXITED, .value = 3}, false, "Failed", "ExitCode"},
+	    {{.end = JOBDIR_EXITED, .value = 125, .text = "a: image not known"},
+	     false,
+	     "Failed",
+	     "ContainerError"},
 	    {{.end = JOBDIR_SIGNALLED, .value = 9}, false, "Failed", "Signal"},
 	    {{.end = JOBDIR_SIGNALLED, .value = 15}, true, "Cancelled", "User"},
 	    {{.end = JOBDIR_LAUNCH_ERROR}, false, "Failed", "LaunchError"},
