@@ -50,6 +50,8 @@ def test_one_gpu_is_drained(machine):
     wait_until(lambda: reason(machine, wide) == "Draining(GPU 1: the fan is replaced)")
     assert "drained: GPU 1: the fan is replaced" in machine.run("sluice", "agent", "status").ok().out
     assert claims(machine)[0]["reason"] == "the fan is replaced"
+    assert "\ndrained: GPU 1: the fan is replaced\n" in machine.run("sluice", "devices").ok().out
+    assert machine.run("sluice", "devices", "--output", "json").ok().json["reservations"] == claims(machine)
 
     reply = machine.run("sluice", "jobs", "resume", "--gpu", "0")
     assert reply.rc == 64 and "GPU 0 is not drained" in reply.err

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "cmd/service/agent_call.h"
 #include "cmd/cmd.h"
+#include "cmd/jobs/admin/claim_show.h"
 #include "cmd/jobs/job_text.h"
 #include "cmd/machine/devices_rdma.h"
 #include "cmd/machine/machine.h"
@@ -63,19 +64,31 @@ static const struct devices_options defaults = {.timeout_ns = MACHINE_TIMEOUT_NS
 
 /* ---- who holds them, if a service knows ---- */
 
-/* NULL: no service answers. To be freed with agent_call_free(). */
-static ProtobufCMessage *ask_holders(const struct devices_options *options)
+/* What a service says. Members are NULL where none answers, or one of before that does not know the
+ * question. */
+struct devices_service {
+	ProtobufCMessage *holders; /* Sluice__V1__HoldersReply */
+	ProtobufCMessage *claims;  /* Sluice__V1__Claims */
+};
+
+static void service_done(struct devices_service *service)
+{
+	agent_call_free(service->holders);
+	agent_call_free(service->claims);
+}
+
+static void ask_service(const struct devices_options *options, struct devices_service *out)
 {
 	const struct agent_call_options how = {.socket = options->socket};
 	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
-	Sluice__V1__HoldersRequest request = SLUICE__V1__HOLDERS_REQUEST__INIT;
-	ProtobufCMessage *reply = NULL;
+	Sluice__V1__HoldersRequest holders = SLUICE__V1__HOLDERS_REQUEST__INIT;
+	Sluice__V1__ClaimsRequest claims = SLUICE__V1__CLAIMS_REQUEST__INIT;
 
 	if (agent_call_open(&agent, &how, NULL) < 0 ||
-	    agent_call_ask(&agent, AGENT_HOLDERS, &request.base, &reply, NULL) < 0)
-		return NULL;
+	    agent_call_ask(&agent, AGENT_HOLDERS, &holders.base, &out->holders, NULL) < 0)
+		return;
 
-	return reply;
+	(void)agent_call_ask(&agent, AGENT_CLAIMS, &claims.base, &out->claims, NULL);
 }
 
 static void add_since(struct table *table, int64_t unix_ns)
@@ -139,6 +152,24 @@ static int print_holders(const Sluice__V1__HoldersReply *holders, struct err *er
 	return table_print(table, stdout, 0, err);
 }
 
+static void print_claims(const Sluice__V1__Claims *claims)
+{
+	size_t shown = 0;
+
+	for (size_t i = 0; i < claims->n_claims; i++) {
+		char text[CLAIM_SHOW_LINE_MAX];
+		if (!claim_show_line(claims->claims[i], text))
+			continue;
+
+		putchar('\n');
+		cmd_print(stdout, text);
+		shown++;
+	}
+
+	if (shown > 0)
+		putchar('\n');
+}
+
 static json_t *json_text(const char *text)
 {
 	return *text ? table_json_text(text) : json_null();
@@ -177,6 +208,19 @@ static json_t *json_outside(const Sluice__V1__HoldersReply *holders)
 
 	for (size_t i = 0; i < holders->n_outside; i++)
 		(void)json_array_append_new(list, job_text_outside_json(holders->outside[i]));
+
+	return list;
+}
+
+static json_t *json_claims(const Sluice__V1__Claims *claims)
+{
+	if (!claims)
+		return json_null();
+
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < claims->n_claims; i++)
+		(void)json_array_append_new(list, claim_show_json(claims->claims[i]));
 
 	return list;
 }
@@ -427,9 +471,11 @@ static json_t *json_gpu(const struct machine *machine, uint32_t place)
 	return object;
 }
 
-static int print_json(const struct machine *machine, const Sluice__V1__HoldersReply *holders,
+static int print_json(const struct machine *machine, const struct devices_service *service,
 		      struct err *err)
 {
+	const Sluice__V1__HoldersReply *holders =
+	    (const Sluice__V1__HoldersReply *)service->holders;
 	json_t *root = machine_json(&machine->inventory);
 	json_t *gpus = json_array();
 	for (uint32_t i = 0; i < machine->inventory.gpu_count; i++)
@@ -438,6 +484,8 @@ static int print_json(const struct machine *machine, const Sluice__V1__HoldersRe
 	(void)json_object_set_new(root, "gpus", gpus);
 	(void)json_object_set_new(root, "holders", json_holders(holders));
 	(void)json_object_set_new(root, "outside", json_outside(holders));
+	(void)json_object_set_new(root, "reservations",
+				  json_claims((const Sluice__V1__Claims *)service->claims));
 
 	int rc = table_print_json(root, stdout, err);
 	json_decref(root);
@@ -480,19 +528,21 @@ static int run(const struct cmd_call *call)
 		return code;
 
 	struct err err = {.code = 0};
-	ProtobufCMessage *reply = ask_holders(options);
-	const Sluice__V1__HoldersReply *holders = (const Sluice__V1__HoldersReply *)reply;
+	struct devices_service service = {.holders = NULL};
 	int rc;
 
+	ask_service(options, &service);
 	if (options->output == OPTION_OUTPUT_JSON) {
-		rc = print_json(&machine, holders, &err);
+		rc = print_json(&machine, &service, &err);
 	} else {
 		rc = print_table(&machine, &err);
-		if (rc == 0 && holders)
-			rc = print_holders(holders, &err);
+		if (rc == 0 && service.claims)
+			print_claims((const Sluice__V1__Claims *)service.claims);
+		if (rc == 0 && service.holders)
+			rc = print_holders((const Sluice__V1__HoldersReply *)service.holders, &err);
 	}
 
-	agent_call_free(reply);
+	service_done(&service);
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }
 
@@ -511,7 +561,8 @@ const struct command cmd_devices = {
     .summary = "List the GPUs of this machine and their MIG devices",
     .description =
 	"Asks the driver once and needs no service; one that runs adds who holds which device: "
-	"containers of the kubelet by namespace, pod and name, and jobs. A GPU that is lost or "
+	"containers of the kubelet by namespace, pod and name, and jobs, and which are drained or "
+	"reserved. A GPU that is lost or "
 	"whose driver hangs is "
 	"listed with its state, and never hides the others. A reading that the GPU does not give "
 	"is '-' in the table and absent in JSON; it is never shown as 0.",

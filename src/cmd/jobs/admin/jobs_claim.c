@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/parse.h"
 #include "cmd/cmd.h"
+#include "cmd/jobs/admin/claim_show.h"
 #include "cmd/jobs/job_text.h"
 #include "cmd/jobs/run/run_wants.h"
 #include "cmd/options.h"
@@ -22,10 +23,7 @@
 #include "job/moment.h"
 #include "sluice.pb-c.h"
 
-enum { CLAIM_COLUMNS = 6, CLAIM_GPUS_TEXT = 512 };
-
-/* As src/doors/queue/claim/claims.h has them. */
-enum jobs_claim_kind { JOBS_DRAIN_GPUS = 1, JOBS_DRAIN_USER = 2, JOBS_RESERVATION = 3 };
+enum { CLAIM_COLUMNS = 6 };
 
 struct claim_options {
 	const char *socket, *gpu, *user, *group, *name, *reason, *begin;
@@ -198,7 +196,7 @@ static int drain_to(const struct cmd_call *call, bool is_draining)
 	if (options->user && claim_user(options->user, &claim, &err) < 0)
 		return cmd_usage(call, "--user: %s", err.text);
 
-	claim.kind = options->gpu ? JOBS_DRAIN_GPUS : JOBS_DRAIN_USER;
+	claim.kind = options->gpu ? CLAIM_SHOW_DRAINED_GPUS : CLAIM_SHOW_DRAINED_USER;
 	claim.reason = options->reason ? (char *)options->reason : claim.reason;
 	request.claim = &claim;
 	request.gpu_ids = options->gpu ? (char *)options->gpu : request.gpu_ids;
@@ -242,7 +240,7 @@ static int reserve_run(const struct cmd_call *call)
 	if (options->time_ns > INT64_MAX - begin_ns)
 		return cmd_usage(call, "--time: that is longer than a clock can count");
 
-	claim.kind = JOBS_RESERVATION;
+	claim.kind = CLAIM_SHOW_RESERVATION;
 	claim.name = options->name ? (char *)options->name : claim.name;
 	claim.reason = options->reason ? (char *)options->reason : claim.reason;
 	claim.begin_unix_ns = (int64_t)begin_ns;
@@ -262,7 +260,7 @@ static int unreserve_run(const struct cmd_call *call)
 		Sluice__V1__ClaimRequest request = SLUICE__V1__CLAIM_REQUEST__INIT;
 		Sluice__V1__Claim claim = SLUICE__V1__CLAIM__INIT;
 
-		claim.kind = JOBS_RESERVATION;
+		claim.kind = CLAIM_SHOW_RESERVATION;
 		claim.name = call->argv[i];
 		request.claim = &claim;
 		request.remove = true;
@@ -271,61 +269,6 @@ static int unreserve_run(const struct cmd_call *call)
 	}
 
 	return worst;
-}
-
-static void claim_gpus(const Sluice__V1__Claim *claim, char out[CLAIM_GPUS_TEXT])
-{
-	size_t length = 0;
-
-	out[0] = '\0';
-	for (size_t i = 0; i < claim->n_gpus && length < CLAIM_GPUS_TEXT; i++) {
-		int added = snprintf(out + length, CLAIM_GPUS_TEXT - length, "%s%s", i ? ", " : "",
-				     claim->gpus[i]->label);
-		length += added > 0 ? (size_t)added : 0;
-	}
-}
-
-static const char *claim_title(const Sluice__V1__Claim *claim)
-{
-	return claim->kind == JOBS_RESERVATION ? claim->name : "(drained)";
-}
-
-static json_t *claim_json(const Sluice__V1__Claim *claim)
-{
-	bool is_reservation = claim->kind == JOBS_RESERVATION;
-	json_t *gpus = json_array();
-
-	for (size_t i = 0; gpus && i < claim->n_gpus; i++)
-		(void)json_array_append_new(
-		    gpus, json_pack("{s:o, s:o}", "uuid", table_json_text(claim->gpus[i]->uuid),
-				    "label", table_json_text(claim->gpus[i]->label)));
-
-	return json_pack(
-	    "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind",
-	    is_reservation		     ? "reservation"
-	    : claim->kind == JOBS_DRAIN_USER ? "drained user"
-					     : "drained GPUs",
-	    "name", is_reservation ? table_json_text(claim->name) : json_null(), "user",
-	    claim->has_user ? table_json_text(claim->who) : json_null(), "group",
-	    claim->has_group ? table_json_text(claim->who) : json_null(), "reason",
-	    *claim->reason ? table_json_text(claim->reason) : json_null(), "begin_unix",
-	    is_reservation ? json_real((double)claim->begin_unix_ns / 1e9) : json_null(),
-	    "end_unix", is_reservation ? json_real((double)claim->end_unix_ns / 1e9) : json_null(),
-	    "gpus", gpus);
-}
-
-static void claim_row(struct table *table, const Sluice__V1__Claim *claim)
-{
-	bool is_reservation = claim->kind == JOBS_RESERVATION;
-	char text[CLAIM_GPUS_TEXT], begin[MOMENT_SHOWN_MAX], end[MOMENT_SHOWN_MAX];
-
-	claim_gpus(claim, text);
-	table_add(table, claim_title(claim));
-	table_add(table, text);
-	table_addf(table, "%s%s", claim->has_group ? "group " : "", claim->who);
-	table_add(table, is_reservation ? moment_format(claim->begin_unix_ns, begin) : "");
-	table_add(table, is_reservation ? moment_format(claim->end_unix_ns, end) : "");
-	table_add(table, claim->reason);
 }
 
 static int reservations_run(const struct cmd_call *call)
@@ -353,9 +296,9 @@ static int reservations_run(const struct cmd_call *call)
 
 	for (size_t i = 0; i < claims->n_claims; i++) {
 		if (list)
-			(void)json_array_append_new(list, claim_json(claims->claims[i]));
+			(void)json_array_append_new(list, claim_show_json(claims->claims[i]));
 		else if (table)
-			claim_row(table, claims->claims[i]);
+			claim_show_row(table, claims->claims[i]);
 	}
 
 	if (is_json) {
