@@ -220,6 +220,10 @@ def test_the_tour_has_every_header(tree):
     tree.write("doc/tour.md", "| `src/web/page.h`, `site.h` | pages |\n")
     assert findings(tree) == [f"{path}: is not in doc/tour.md, which is how a newcomer finds it [tour]"
                               for path in (HEADER, "src/base/text_fold.h")]
+    tree.write("doc/tour.md", "| `src/base/text.h` | texts |\n| `src/web/page.h`, `site.h` | pages |\n")
+    assert findings(tree) == []
+    tree.write("src/web/text_page.h", LICENCE)  # src/base/text.h is in a different folder
+    assert findings(tree) == ["src/web/text_page.h: is not in doc/tour.md, which is how a newcomer finds it [tour]"]
 
 
 def test_a_module_in_several_files_shares_header_and_test(tree):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `sluice validate`: options; what is checked is in src/bench/. */
+/* `sluice validate`: options; what is checked is in src/validate/. */
 #include <string.h>
 
 #include "cmd/options.h"
