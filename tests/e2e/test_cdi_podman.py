@@ -55,6 +55,7 @@ class Podman:
         inside = ["/bin/sh", "-c", around, "sh"] if around else []
         command = [SLUICE, "sim", "exec", "--mounts", "--root", str(self.machine.root), "--state",
                    str(self.machine.state), "--", *inside, *self.command(), "--runtime", runtime, "run", "--rm",
+                   "--log-driver", "passthrough",  # who attaches late to a short container sees nothing of it (podman 4.3.1)
                    *(part for device in devices for part in ("--device", f"sluice.sim/gpu={device}")), *options, IMAGE,
                    "/bin/sh", "-c", script]
         done = subprocess.run(command, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
