@@ -192,8 +192,7 @@ struct queue_query {
 };
 void queue_query(struct queue *queue, const struct queue_query *query);
 void queue_query_forget(struct queue *queue, void *context);
-/* The spec of any job, for those who may see it; borrowed during done(). -ENOENT. `context` is
- * forgotten as above. */
+
 /* An attempt of a job that is over. */
 struct queue_past {
 	uint32_t number;
@@ -204,18 +203,21 @@ struct queue_past {
 	int exit_code;
 	struct record_attempt record; /* owned: what it had */
 };
+
+/* The spec of any job, for those who may see it; borrowed during done(). -ENOENT. `context` is
+ * forgotten as above. */
+void queue_query_spec(struct queue *queue, uint64_t id, uid_t uid,
+		      void (*done)(int result, const struct spec *spec, const struct err *err,
+				   void *context),
+		      void *context);
 /* The same, with the attempts that are over, from the first; borrowed as well. */
 void queue_query_whole(struct queue *queue, uint64_t id, uid_t uid,
 		       void (*done)(int result, const struct spec *spec,
 				    const struct queue_past *past, size_t past_count,
 				    const struct err *err, void *context),
 		       void *context);
-void queue_query_spec(struct queue *queue, uint64_t id, uid_t uid,
-		      void (*done)(int result, const struct spec *spec, const struct err *err,
-				   void *context),
-		      void *context);
 
-/* Called once, perhaps before the function returns; `changed`: how many jobs are others now. */
+/* Called once, perhaps before the function returns; `changed`: how many jobs it has changed. */
 typedef void queue_changed_fn(int result, size_t changed, const struct err *err, void *context);
 
 /*
