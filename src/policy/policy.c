@@ -437,24 +437,22 @@ static bool door_takes(const struct policy_maker *maker, const struct config_doo
 }
 
 /*
- * A door that is named gets what it names, and the first that is not gets the rest; if none is
- * named, everything goes to the kubelet where there is one, else to the queue.
+ * A door that is named gets what it names, and of kubelet and queue the one that is not gets the
+ * rest; if no door is named, everything goes to the kubelet where there is one, else to the queue.
  */
 static enum policy_door door_of_rest(const struct config *config, bool has_kubelet)
 {
-	enum policy_door rest = POLICY_DOOR_NONE;
 	bool is_any_set = false;
 
-	for (int door = POLICY_DOOR_NONE; door-- > 0;) {
-		if (config->doors[door].is_set)
-			is_any_set = true;
-		else
-			rest = (enum policy_door)door;
-	}
+	for (int door = 0; door < POLICY_DOOR_NONE; door++)
+		is_any_set |= config->doors[door].is_set;
 
-	if (is_any_set)
-		return rest;
-	return has_kubelet ? POLICY_DOOR_KUBELET : POLICY_DOOR_QUEUE;
+	if (!is_any_set)
+		return has_kubelet ? POLICY_DOOR_KUBELET : POLICY_DOOR_QUEUE;
+	if (!config->doors[POLICY_DOOR_KUBELET].is_set)
+		return POLICY_DOOR_KUBELET;
+
+	return config->doors[POLICY_DOOR_QUEUE].is_set ? POLICY_DOOR_NONE : POLICY_DOOR_QUEUE;
 }
 
 static int door_devices(struct policy_maker *maker, bool has_kubelet)

@@ -8,8 +8,7 @@
 #define SLUICE_POLICY_POLICY_DOOR_H
 
 /* The member; its word in the configuration, the ledger's file and answers. Resources stand in this
- * order, and a door that the configuration does not name gets what is left before those behind it.
- */
+ * order. */
 #define POLICY_DOORS(DOOR)                                                                         \
 	DOOR(KUBELET, "kubelet")                                                                   \
 	DOOR(QUEUE, "queue")
