@@ -22,14 +22,11 @@
 #include "policy/policy.h"
 #include "probe/client.h"
 
-enum { NODE_FD_MIN = 16 };
-
 struct node {
 	struct node_options options;
 	const struct config *config; /* borrowed */
 	struct probe_client *client; /* owned; NULL: none could be started */
 	int probe_fd;		     /* owned; the probe's program; -1: not looked for, or none */
-	char probe[32];		     /* "/proc/self/fd/N" of it */
 	struct loop_fd *watch;	     /* owned; of the client */
 	struct loop_timer *silence;  /* owned; runs out when no sample comes */
 	struct loop_timer *restart;  /* owned; runs while there is no client */
@@ -373,32 +370,27 @@ static void node_on_kubelet(void *context)
 /*
  * The program that is the probe and nothing else: a third of the memory of one that is all of
  * sluice. It is the one that was there when the agent started, also when a newer version has taken
- * its place meanwhile. NULL: it is not installed, and the running program is the probe, too.
+ * its place meanwhile. 0: it is not installed or another is wanted, and the running program is the
+ * probe, too.
  */
-static const char *node_find_probe(struct node *node)
+static int node_find_probe(struct node *node)
 {
 	char path[FILE_PATH_MAX];
 
 	if (node->options.program)
-		return node->options.program;
+		return 0;
 
-	if (node->probe_fd < 0 && libexec_find("sluice-probe", "probe", NULL, path, NULL) == 0) {
-		_cleanup_close_ int fd = open(path, O_PATH | O_CLOEXEC);
-		/* Above those that the child gets. */
-		node->probe_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, NODE_FD_MIN);
-	}
+	if (node->probe_fd < 0 && libexec_find("sluice-probe", "probe", NULL, path, NULL) == 0)
+		node->probe_fd = open(path, O_PATH | O_CLOEXEC);
 
-	if (node->probe_fd < 0)
-		return NULL;
-
-	(void)snprintf(node->probe, sizeof(node->probe), "/proc/self/fd/%d", node->probe_fd);
-	return node->probe;
+	return node->probe_fd < 0 ? 0 : node->probe_fd;
 }
 
 static void node_start_probe(struct node *node)
 {
 	const struct probe_options options = {
-	    .program = node_find_probe(node),
+	    .program = node->options.program,
+	    .program_fd = node_find_probe(node),
 	    .period_ns = node->options.period_ns,
 	    .call_timeout_ns = node->options.call_ns,
 	    .kernel_log = node->options.kernel_log,

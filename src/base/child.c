@@ -17,6 +17,8 @@
 #include "base/err.h"
 #include "base/loop.h"
 
+enum { CHILD_PROGRAM_MAX = 32 /* "/proc/self/fd/N" */ };
+
 enum child_state {
 	CHILD_RUNNING,
 	CHILD_ENDED,
@@ -173,25 +175,51 @@ size_t child_set_count(const struct child_set *set)
 struct child_copies {
 	int fd[CHILD_FDS_MAX];
 	size_t count;
+	int program_fd; /* of spec->program_fd: open in the child until it is executed; 0: none */
 };
 
 static void child_copies_close(struct child_copies *copies)
 {
 	for (size_t i = 0; i < copies->count; i++)
 		(void)close(copies->fd[i]);
+	if (copies->program_fd > 0)
+		(void)close(copies->program_fd);
+}
+
+/* The highest number under which the child has a descriptor. */
+static int child_highest(const struct child_spec *spec)
+{
+	int highest = STDERR_FILENO;
+
+	for (size_t i = 0; i < spec->fd_count; i++)
+		if (spec->fds[i].target > highest)
+			highest = spec->fds[i].target;
+
+	return highest;
 }
 
 static int child_copies_make(const struct child_spec *spec, struct child_copies *out,
 			     struct err *err)
 {
+	int lowest = child_highest(spec) + 1;
+
 	for (size_t i = 0; i < spec->fd_count; i++) {
 		int source = spec->fds[i].source;
-		int fd = fcntl(source, F_DUPFD_CLOEXEC, CHILD_TARGET_MAX + 1);
+		int fd = fcntl(source, F_DUPFD_CLOEXEC, lowest);
 		if (fd < 0)
 			return err_set(err, -errno, "descriptor %d for '%s': %s", source,
 				       spec->path, err_describe(errno));
 
 		out->fd[out->count++] = fd;
+	}
+
+	if (spec->program_fd > 0) {
+		int fd = fcntl(spec->program_fd, F_DUPFD_CLOEXEC, lowest);
+		if (fd < 0)
+			return err_set(err, -errno, "the program '%s', descriptor %d: %s",
+				       spec->path, spec->program_fd, err_describe(errno));
+
+		out->program_fd = fd;
 	}
 
 	return 0;
@@ -231,26 +259,31 @@ static int child_fd_actions(const struct child_spec *spec, const struct child_co
 			    posix_spawn_file_actions_t *actions)
 {
 	int rc = 0;
-	int highest = STDERR_FILENO;
-	for (size_t i = 0; i < spec->fd_count && rc == 0; i++) {
-		int target = spec->fds[i].target;
-		rc = posix_spawn_file_actions_adddup2(actions, copies->fd[i], target);
-		highest = target > highest ? target : highest;
-	}
+	int highest = child_highest(spec);
+
+	for (size_t i = 0; i < spec->fd_count && rc == 0; i++)
+		rc = posix_spawn_file_actions_adddup2(actions, copies->fd[i], spec->fds[i].target);
 
 	for (int fd = 0; fd <= highest && rc == 0; fd++) {
-		if (child_gets(spec, fd))
+		bool is_stream = fd <= STDERR_FILENO;
+		if (child_gets(spec, fd) ||
+		    (is_stream && spec->shares_streams && fcntl(fd, F_GETFD) >= 0))
 			continue;
 
-		if (fd <= STDERR_FILENO)
+		if (is_stream)
 			rc = posix_spawn_file_actions_addopen(
 			    actions, fd, "/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY, 0);
 		else
 			rc = posix_spawn_file_actions_addclose(actions, fd);
 	}
 
+	/* The program is named by its descriptor, which closes as it is executed. */
+	for (int fd = highest + 1; fd < copies->program_fd && rc == 0; fd++)
+		rc = posix_spawn_file_actions_addclose(actions, fd);
+
 	if (rc == 0)
-		rc = posix_spawn_file_actions_addclosefrom_np(actions, highest + 1);
+		rc = posix_spawn_file_actions_addclosefrom_np(
+		    actions, (copies->program_fd > 0 ? copies->program_fd : highest) + 1);
 
 	return rc;
 }
@@ -259,9 +292,11 @@ static int child_spawn_with(const struct child_spec *spec, const struct child_co
 			    posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes,
 			    pid_t *out_pid)
 {
+	char program[CHILD_PROGRAM_MAX];
 	sigset_t none, all;
 	(void)sigemptyset(&none);
 	(void)sigfillset(&all);
+	(void)snprintf(program, sizeof(program), "/proc/self/fd/%d", copies->program_fd); /* fits */
 
 	short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
 
@@ -279,7 +314,8 @@ static int child_spawn_with(const struct child_spec *spec, const struct child_co
 	if (rc == 0 && spec->directory)
 		rc = posix_spawn_file_actions_addchdir_np(actions, spec->directory);
 	if (rc == 0)
-		rc = posix_spawnp(out_pid, spec->path, actions, attributes, spec->argv,
+		rc = posix_spawnp(out_pid, copies->program_fd > 0 ? program : spec->path, actions,
+				  attributes, spec->argv,
 				  spec->environment ? spec->environment : environ);
 
 	return rc;
@@ -311,6 +347,30 @@ int child_spawn(const struct child_spec *spec, pid_t *out_pid, struct err *err)
 
 	child_copies_close(&copies);
 	return rc;
+}
+
+int child_spawn_orphan(const struct child_spec *spec, struct err *err)
+{
+	pid_t between = fork();
+	if (between < 0)
+		return err_set(err, -errno, "cannot start '%s': %s", spec->path,
+			       err_describe(-errno));
+
+	if (between == 0) {
+		pid_t pid;
+		(void)setsid(); /* cannot fail: a child that was just born leads no group */
+		_exit(-child_spawn(spec, &pid, NULL));
+	}
+
+	int status =
+	    0; /* of one that somebody else has reaped (SIGCHLD is ignored) nothing is known */
+	while (waitpid(between, &status, 0) < 0 && errno == EINTR)
+		;
+
+	int code = WIFEXITED(status) ? -WEXITSTATUS(status) : -EAGAIN;
+	return code == 0
+		   ? 0
+		   : err_set(err, code, "cannot start '%s': %s", spec->path, err_describe(code));
 }
 
 /* Everything that can fail besides starting is done before, so that no child runs unwatched. The

@@ -37,13 +37,15 @@ struct child_fd {
 /* What to start. All borrowed for the call. */
 struct child_spec {
 	const char *path;	  /* with a slash: that file; else searched in our $PATH */
+	int program_fd;		  /* > 0: this open file is executed, and `path` only names it */
 	char *const *argv;	  /* ends in NULL */
 	char *const *environment; /* ends in NULL; NULL: ours */
 	const char *directory;	  /* NULL: ours */
 	/* Nothing else is open in the child, except that 0, 1 and 2 are /dev/null if not given. */
 	const struct child_fd *fds;
 	size_t fd_count;
-	bool new_session; /* setsid(): its own session and process group */
+	bool shares_streams; /* 0, 1 and 2 are ours instead, as far as we have them */
+	bool new_session;    /* setsid(): its own session and process group */
 };
 
 /* How a child ended. */
@@ -84,6 +86,11 @@ struct child *child_free(struct child *child);
  * new_session its group is his to kill. 0; errors as child_start().
  */
 int child_spawn(const struct child_spec *spec, pid_t *out_pid, struct err *err);
+/*
+ * The same for one that nobody here reaps: it is nobody's child, in a session that it does not
+ * lead, and outlives us. 0; errors as child_start().
+ */
+int child_spawn_orphan(const struct child_spec *spec, struct err *err);
 
 pid_t child_pid(const struct child *child);
 bool child_is_running(const struct child *child);

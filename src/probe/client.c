@@ -733,7 +733,7 @@ int probe_client_start(const struct probe_options *options, struct probe_client 
 
 	/* A frame, and what recv() may read on top of it. */
 	buf_init(&client->input, 2 * (MESSAGE_BODY_MAX + 65536));
-	int rc = resolve_program(client, options->program, err);
+	int rc = resolve_program(client, options, err);
 	if (rc == 0)
 		rc = open_epoll(client, err);
 	if (rc == 0)

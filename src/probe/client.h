@@ -34,6 +34,7 @@ enum probe_limits {
 
 struct probe_options {
 	const char *program;	  /* the sluice binary; NULL: the running one */
+	int program_fd;		  /* > 0: that binary as an open file instead; borrowed */
 	uint64_t call_timeout_ns; /* 0: PROBE_CALL_TIMEOUT_NS */
 	uint64_t init_timeout_ns; /* 0: PROBE_INIT_TIMEOUT_NS */
 	uint64_t retry_ns;	  /* until a hung GPU is tried again; doubles; 0: PROBE_RETRY_NS */

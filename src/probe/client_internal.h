@@ -34,6 +34,7 @@ struct client_skip {
 
 struct probe_client {
 	char program[FILE_PATH_MAX];
+	int program_fd;	  /* borrowed; 0: `program` is executed by its path */
 	const char *root; /* borrowed: of the environment */
 	uint64_t call_timeout_ns, init_timeout_ns, period_ns, retry_first_ns;
 	bool once, kernel_log;
@@ -70,8 +71,9 @@ struct probe_client {
 	struct probe_event queue[CLIENT_QUEUE_MAX];
 };
 
-/* Fills client->program. -ENOENT. */
-int resolve_program(struct probe_client *client, const char *program, struct err *err);
+/* Fills client->program and program_fd. -ENOENT. */
+int resolve_program(struct probe_client *client, const struct probe_options *options,
+		    struct err *err);
 /* Starts a probe: pid, fd and marks are set, or nothing is. */
 int spawn_probe(struct probe_client *client, struct err *err);
 

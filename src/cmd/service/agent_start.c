@@ -4,17 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "agent/paths.h"
+#include "base/child.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -23,10 +22,8 @@
 
 enum agent_start_internals {
 	START_READY_FD = 3, /* as the agent sees it */
-	START_FD_MIN = 10,
 	START_LOCK_EACH_MS = 20,
-	START_LINE_MAX = 320, /* bytes of its last words that are shown */
-	START_EXIT_EXEC = 127,
+	START_LINE_MAX = 320,	 /* bytes of its last words that are shown */
 	START_LOG_MAX = 1 << 20, /* bytes: a log that is longer makes room for a new one */
 };
 
@@ -81,8 +78,8 @@ static int start_lock(const char *runtime_dir, uint64_t until_ns, struct err *er
 	return take_fd(&fd);
 }
 
-/* In the child: nothing of the caller's but its environment goes with it. Does not return. */
-static void start_exec(const char *socket, int log_fd, int ready_fd)
+/* Whether it means the caller, not an agent that he starts. */
+static bool start_is_foreign(const char *variable)
 {
 	static const char *const foreign[] = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID",
 					      "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES",
@@ -90,60 +87,50 @@ static void start_exec(const char *socket, int log_fd, int ready_fd)
 					      /* many programs have one: only who starts an agent
 						 himself means ours */
 					      "CONFIG_FILE"};
+	size_t length = strcspn(variable, "=");
+
+	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
+		if (strlen(foreign[i]) == length && strncmp(variable, foreign[i], length) == 0)
+			return true;
+
+	return false;
+}
+
+/* In a session of its own and nobody's child: nothing of the caller's but its environment goes with
+ * it. */
+static int start_spawn(const char *socket, int log_fd, int ready_fd, struct err *err)
+{
 	const char *argv[] = {"sluice",		"agent",      "--exit-idle",
 			      AGENT_START_IDLE, "--ready-fd", "3",
 			      "--socket",	socket,	      NULL};
+	const struct child_fd fds[] = {
+	    {log_fd, STDOUT_FILENO}, {log_fd, STDERR_FILENO}, {ready_fd, START_READY_FD}};
+	size_t count = 0, kept = 0;
+
 	if (!socket)
 		argv[6] = NULL;
+	while (environ[count])
+		count++;
 
-	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
-		(void)unsetenv(foreign[i]); /* cannot fail for these names */
+	_cleanup_free_ char **environment = calloc(count + 1, sizeof(*environment));
+	if (!environment)
+		return err_set(err, -ENOMEM, "no memory to start an agent");
 
-	/* Above the numbers that they get: a caller may have come with 0, 1 and 2 closed. */
-	int null_fd = open("/dev/null", O_RDWR);
+	for (size_t i = 0; i < count; i++)
+		if (!start_is_foreign(environ[i]))
+			environment[kept++] = environ[i];
 
-	log_fd = fcntl(log_fd, F_DUPFD, START_FD_MIN);
-	ready_fd = fcntl(ready_fd, F_DUPFD, START_FD_MIN);
-	if (null_fd < 0 || log_fd < 0 || ready_fd < 0 || dup2(null_fd, 0) < 0 ||
-	    dup2(log_fd, 1) < 0 || dup2(log_fd, 2) < 0 || dup2(ready_fd, START_READY_FD) < 0 ||
-	    chdir("/") < 0)
-		_exit(START_EXIT_EXEC);
+	const struct child_spec spec = {.path = "/proc/self/exe",
+					.argv = (char *const *)argv,
+					.environment = environment,
+					.directory = "/",
+					.fds = fds,
+					.fd_count = sizeof(fds) / sizeof(fds[0])};
+	mode_t before = umask(022); /* the agent's, also when the caller is careful */
+	int rc = child_spawn_orphan(&spec, err);
+	(void)umask(before);
 
-	(void)close_range(START_READY_FD + 1, ~0U, 0);
-	(void)umask(022);
-
-	sigset_t none;
-	(void)sigemptyset(&none);
-	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-
-	for (int signo = 1; signo < NSIG; signo++)
-		(void)signal(signo, SIG_DFL); /* those that cannot be caught stay as they are */
-
-	execv("/proc/self/exe", (char *const *)argv);
-	_exit(START_EXIT_EXEC);
-}
-
-/* Forks twice: the agent is nobody's child, in a session of its own. */
-static int start_fork(const char *socket, int log_fd, int ready_fd, struct err *err)
-{
-	(void)fflush(NULL);
-	pid_t pid = fork();
-	if (pid < 0)
-		return err_set(err, -errno, "cannot start an agent: %s", err_describe(-errno));
-
-	if (pid == 0) {
-		(void)setsid();
-		pid_t agent = fork();
-		if (agent == 0)
-			start_exec(socket, log_fd, ready_fd);
-		_exit(agent < 0 ? 1 : 0);
-	}
-
-	int status = 1;
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-
-	return status == 0 ? 0 : err_set(err, -EAGAIN, "cannot start an agent: fork failed");
+	return rc < 0 ? err_wrap(err, "starting an agent") : 0;
 }
 
 /* The last line that was written to the log since `from`; "" when there is none. */
@@ -274,7 +261,7 @@ int agent_start(const char *socket, const char *path, uint64_t deadline_ns, stru
 			"%s: no agent answers; starting one in the background, its log is %s\n",
 			path, log_path);
 
-	rc = start_fork(socket, log_fd, write_fd, err);
+	rc = start_spawn(socket, log_fd, write_fd, err);
 	if (rc < 0)
 		return rc;
 

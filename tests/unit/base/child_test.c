@@ -213,7 +213,7 @@ static void test_released_children_live_on_and_are_reaped(void **state)
 	(void)close(hold[1]);
 }
 
-static void test_only_what_was_mapped_is_open(void **state)
+static void only_what_was_mapped_is_open(int program_fd)
 {
 	int leak = open("/dev/null", O_RDONLY); /* without O_CLOEXEC, on purpose */
 	int a = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
@@ -224,9 +224,10 @@ static void test_only_what_was_mapped_is_open(void **state)
 	int next = dup(leak) + 2; /* output_of() opens a pipe */
 	(void)close(next - 2);
 	struct child_fd fds[] = {{a, next + 1}, {b, next}, {a, b}, {b, a}, {a, 40}};
-	const char *out = output_of((struct child_spec){.fds = fds, .fd_count = 5},
-				    "for f in /proc/$$/fd/*; do "
-				    "echo ${f##*/}=$(readlink $f | sed 's/.*[/]//;s/:.*//'); done");
+	const char *out =
+	    output_of((struct child_spec){.program_fd = program_fd, .fds = fds, .fd_count = 5},
+		      "for f in /proc/$$/fd/*; do "
+		      "echo ${f##*/}=$(readlink $f | sed 's/.*[/]//;s/:.*//'); done");
 	char expected[512];
 	int low = a < b ? a : b, high = a < b ? b : a;
 	(void)snprintf(expected, sizeof(expected),
@@ -249,6 +250,91 @@ static void test_only_what_was_mapped_is_open(void **state)
 	(void)close(leak);
 	(void)close(a);
 	(void)close(b);
+}
+
+static void test_only_what_was_mapped_is_open(void **state)
+{
+	only_what_was_mapped_is_open(0);
+}
+
+/* The number that the program has with us is one that the child sees another file under. */
+static void test_a_program_that_is_an_open_file(void **state)
+{
+	const char *says = "echo 'echo is executed, not the shell of the path'";
+	int shell = open("/bin/sh", O_PATH | O_CLOEXEC),
+	    echo = open("/bin/echo", O_PATH | O_CLOEXEC);
+	assert_true(shell >= 0 && echo >= 0);
+	only_what_was_mapped_is_open(shell);
+	struct child_fd fds[] = {{STDERR_FILENO, echo}};
+	const char *out =
+	    output_of((struct child_spec){.program_fd = echo, .fds = fds, .fd_count = 1}, says);
+	assert_non_null(strstr(out, "-c echo 'echo is executed"));
+	(void)close(shell);
+	(void)close(echo);
+}
+
+static void test_streams_are_shared(void **state)
+{
+	int before = dup(STDERR_FILENO), ends[2];
+	char said[64];
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+	struct child *child = start_with((struct child_spec){.shares_streams = true},
+					 "echo shared >&2; echo again >&2");
+	(void)dup2(before, STDERR_FILENO);
+	(void)close(ends[1]);
+	read_all(ends[0], said, sizeof(said));
+	(void)close(ends[0]);
+	run_until_ended(1);
+	child_free(child);
+	assert_string_equal(said, "shared\nagain\n");
+
+	/* One that we do not have is /dev/null there. */
+	const char *argv[] = {"sh", "-c", "test \"$(readlink /proc/$$/fd/2)\" = /dev/null", NULL};
+	const struct child_spec spec = {
+	    .path = "/bin/sh", .argv = (char *const *)argv, .shares_streams = true};
+	pid_t pid = -1;
+	int status = -1;
+	assert_int_equal(close(STDERR_FILENO), 0);
+	int rc = child_spawn(&spec, &pid, NULL);
+	(void)dup2(before, STDERR_FILENO);
+	(void)close(before);
+	assert_int_equal(rc, 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+/* It tells who its parent is once that is not the process between, which leads its session. */
+static void test_an_orphan(void **state)
+{
+	const char *argv[] = {"sh", "-c",
+			      "until read -r _ _ _ parent _ session _ </proc/$$/stat &&"
+			      " [ $parent != $session ]; do :; done; echo $$ $parent $session",
+			      NULL};
+	int ends[2];
+	char said[64];
+	struct err err = {0};
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	const struct child_fd fds[] = {{ends[1], STDOUT_FILENO}};
+	struct child_spec spec = {
+	    .path = "/bin/sh", .argv = (char *const *)argv, .fds = fds, .fd_count = 1};
+	assert_int_equal(child_spawn_orphan(&spec, &err), 0);
+	(void)close(ends[1]);
+	read_all(ends[0], said, sizeof(said));
+	(void)close(ends[0]);
+	long pid = 0, parent = 0, session = 0;
+	char *rest = said;
+	pid = strtol(rest, &rest, 10);
+	parent = strtol(rest, &rest, 10);
+	session = strtol(rest, &rest, 10);
+	assert_true(pid > 0 && session > 0 && pid != session);
+	assert_true(parent != getpid() && session != getsid(0));
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* it is not ours */
+
+	spec = (struct child_spec){.path = "/none/such", .argv = spec.argv};
+	assert_int_equal(child_spawn_orphan(&spec, &err), -ENOENT);
+	assert_non_null(strstr(err.text, "'/none/such'"));
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
 static void test_session_environment_directory(void **state)
@@ -515,6 +601,9 @@ int main(int argc, char **argv)
 	    BOTH(test_many_at_once_freed_in_their_callback),
 	    BOTH(test_released_children_live_on_and_are_reaped),
 	    BOTH(test_only_what_was_mapped_is_open),
+	    BOTH(test_a_program_that_is_an_open_file),
+	    BOTH(test_streams_are_shared),
+	    BOTH(test_an_orphan),
 	    BOTH(test_session_environment_directory),
 	    BOTH(test_signals_start_at_their_defaults),
 	    BOTH(test_stop_with_a_deadline),
