@@ -117,7 +117,7 @@ class Cluster:
                          HERE / "values-sim.yaml", *arguments, "--wait", "--timeout", "120s", timeout=180)
 
     def uninstall(self):
-        return self.helm("uninstall", "sluice", "--namespace", "sluice", "--wait", "--timeout", "120s", timeout=180)
+        return self.helm("uninstall", "sluice", "--namespace", "sluice", "--wait", "--ignore-not-found", "--timeout", "120s", timeout=180)
 
     def allocatable(self, node, resource="nvidia.com/gpu"):
         return int(self.get("node", node.name)["status"].get("allocatable", {}).get(resource, 0))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cluster that is up, for the scenarios."""
 
+import contextlib
 import pathlib
 import sys
 
@@ -11,6 +12,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from cluster import Cluster  # noqa: E402
 from place import Failure, wait  # noqa: E402
 
+# The label by which a node chooses its configuration.
+LABEL = "nvidia.com/device-plugin.config"
 # Several configurations, of which the node's label chooses one.
 CONFIGURATIONS = {
     "whole": "version: v1\nsluice: {labels: {mode: direct, onExit: remove}}\n",
@@ -35,13 +38,22 @@ def node(cluster):
 @pytest.fixture
 def service(cluster):
     """The chart, installed; taken away afterwards with everything that the scenario made."""
-    install(cluster)
-    yield cluster
-    cluster.clear()
-    for one in cluster.nodes:
-        cluster.kubectl("label", "node", one.name, "nvidia.com/device-plugin.config-")
-        one.sim("heal")
-    cluster.uninstall()
+    with cleaned(cluster):
+        install(cluster)
+        yield cluster
+
+
+@contextlib.contextmanager
+def cleaned(cluster):
+    """Takes away at its end what the scenario made: its pods, labels of nodes, faults of GPUs, the chart. It does each of
+    these steps whatever becomes of the others, and after an installation that failed as well."""
+    with contextlib.ExitStack() as steps:
+        steps.callback(cluster.uninstall)
+        for one in cluster.nodes:
+            steps.callback(one.sim, "heal")
+            steps.callback(cluster.kubectl, "label", "node", one.name, f"{LABEL}-")
+        steps.callback(cluster.clear)
+        yield cluster
 
 
 def install(cluster, *more):
@@ -56,4 +68,4 @@ def gpus_of(cluster, name):
     return sorted(cluster.kubectl("exec", name, "--", "sh", "-c", "ls -d /dev/nvidia[0-9]*").split())
 
 
-__all__ = ["Failure", "gpus_of", "install", "wait"]
+__all__ = ["Failure", "LABEL", "cleaned", "gpus_of", "install", "wait"]

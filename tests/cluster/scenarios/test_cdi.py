@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from conftest import cleaned
+
 CONFIGURATION = ("version: v1\nflags: {plugin: {deviceListStrategy: [%s], deviceIDStrategy: %s}}\n"
                  "sluice: {cdi: {write: true}, labels: {mode: direct, onExit: remove}}\n")
 # Opening a node that the container may use fails otherwise than by its control group: no driver is behind the number.
@@ -55,8 +57,8 @@ def told_by(cluster, node, name, strategy, identifier):
 
 @pytest.mark.parametrize("strategy, identifier", [("cdi-cri", "uuid"), ("cdi-cri", "index"), ("cdi-annotations", "uuid")])
 def test_exactly_its_gpus(cluster, node, strategy, identifier):
-    cluster.install(f"--set-literal=config.map.default={CONFIGURATION % (strategy, identifier)}")
-    try:
+    with cleaned(cluster):
+        cluster.install(f"--set-literal=config.map.default={CONFIGURATION % (strategy, identifier)}")
         for one in cluster.nodes:
             cluster.wait_allocatable(one, 8)
         for name, count in (("one", 1), ("three", 3)):
@@ -67,9 +69,6 @@ def test_exactly_its_gpus(cluster, node, strategy, identifier):
             told_by(cluster, node, name, strategy, identifier)
             cluster.kubectl("exec", name, "--", "ls", "/dev/nvidiactl", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
         assert not minors_of(cluster, "one") & minors_of(cluster, "three")
-    finally:
-        cluster.clear()
-        cluster.uninstall()
 
 
 def test_without_a_gpu(service, node):

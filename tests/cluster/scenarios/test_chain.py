@@ -4,21 +4,19 @@ the agent killed, uninstalled. `run chain` brings the cluster up for it and take
 
 import pytest
 
-from conftest import gpus_of, install, wait
+from conftest import LABEL, cleaned, gpus_of, install, wait
 from test_cdi import has_exactly, told_by
 from test_chart import of_service
 from test_kills import agent, is_registered
 
-LABEL = "nvidia.com/device-plugin.config"
 CDI = "version: v1\nflags: {plugin: {deviceListStrategy: [cdi-cri]}}\nsluice: {labels: {mode: direct, onExit: remove}}\n"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def chart(cluster):
-    install(cluster, f"--set-literal=config.map.whole={CDI}")
-    yield
-    cluster.clear()
-    cluster.uninstall()
+    with cleaned(cluster):
+        install(cluster, f"--set-literal=config.map.whole={CDI}")
+        yield
     for one in cluster.nodes:
         wait(lambda node=one: f"nothing is left on {node.name}: {of_service(node)}", 30, lambda node=one: not of_service(node))
 

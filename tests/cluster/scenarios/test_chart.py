@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chart is installed, serves pods, is upgraded under them and uninstalled: nothing of it is left on a node."""
 
-from conftest import gpus_of, install, wait
+import pytest
+
+from conftest import cleaned, gpus_of, install, wait
 
 
 def of_service(node):
@@ -21,6 +23,12 @@ def labels(cluster, node):
 def unschedulable(cluster, name):
     conditions = cluster.get("pod", name)["status"].get("conditions", [])
     return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(cluster):
+    with cleaned(cluster):
+        yield
 
 
 def test_pods_get_exactly_their_gpus_through_an_upgrade(cluster, node):

@@ -4,7 +4,7 @@ GPUs all the same, by device nodes that the kubelet passes on."""
 
 import pytest
 
-from conftest import install, wait
+from conftest import cleaned, install, wait
 from test_cdi import has_exactly, minors_of
 
 
@@ -16,10 +16,9 @@ def old(cluster):
         cluster.load_images(node)
         wait("the node tells of containerd 1.6", 120, lambda: version(cluster, node).startswith("containerd://1.6"))
         cluster.wait_ready()
-        install(cluster)
-        yield node
-        cluster.clear()
-        cluster.uninstall()
+        with cleaned(cluster):
+            install(cluster)
+            yield node
     finally:
         node.change_containerd(old=False)
         cluster.load_images(node)

@@ -8,7 +8,7 @@ import re
 import pytest
 import yaml
 
-from conftest import wait
+from conftest import cleaned, wait
 from test_documents import files, table
 
 # What each file that runs says at its end, in the logs of its pods; `phase`: how they end.
@@ -54,11 +54,9 @@ def adapters(cluster):
         *({"resourceName": f"shared_ib{number}", "rdmaHcaMax": 100, "devices": [f"ib{number}"]} for number in range(3)),
         {"resourceName": "shared_ib3", "rdmaHcaMax": 100, "devices": ["ib3"]},
         {"resourceName": "rdma_shared_device_a", "rdmaHcaMax": 100, "devices": ["ib4"]}]}}}
-    cluster.install(f"--set-literal=config.map.default={json.dumps(config)}")
-    yield cluster
-    cluster.kubectl("delete", "jobs,cronjobs", "-l", "scenario=yes", timeout=120)
-    cluster.clear()
-    cluster.uninstall()
+    with cleaned(cluster):
+        cluster.install(f"--set-literal=config.map.default={json.dumps(config)}")
+        yield cluster
 
 
 @pytest.mark.parametrize("name", RUNS)

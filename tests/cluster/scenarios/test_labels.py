@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import wait
+from conftest import cleaned, wait
 from nfd import NAMESPACE, Discovery
 
 TIMESTAMP = "nvidia.com/gfd.timestamp"
@@ -74,11 +74,12 @@ class Gaps:
 @pytest.fixture
 def discovery(cluster):
     found = Discovery(cluster)
-    found.up()
-    yield found
-    cluster.clear()
-    cluster.helm("uninstall", "sluice", "--namespace", "sluice", "--wait", "--ignore-not-found", timeout=180)
-    found.down()
+    try:
+        found.up()
+        with cleaned(cluster):
+            yield found
+    finally:
+        found.down()
 
 
 def wait_labels(cluster, node, wanted, what):

@@ -5,7 +5,7 @@ program, which finds the simulated GPUs by the simulated NVML."""
 import images
 import pytest
 
-from conftest import gpus_of, wait
+from conftest import cleaned, gpus_of, wait
 
 LABEL = {"app": "nvidia-device-plugin"}
 DAEMONSET = {
@@ -58,11 +58,12 @@ def theirs(cluster):
     archive = images.make("nvidia")
     for one in cluster.nodes:
         one.load(archive)
-    start_theirs(cluster)
-    yield cluster
-    cluster.clear()
-    end_theirs(cluster)
-    cluster.helm("uninstall", "sluice", "--namespace", "sluice", "--wait", "--ignore-not-found", timeout=180)
+    with cleaned(cluster):
+        try:
+            start_theirs(cluster)
+            yield cluster
+        finally:
+            end_theirs(cluster)
 
 
 def resources(cluster, node):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from conftest import wait
+from conftest import cleaned, wait
 from place import ROOT
 
 MANIFESTS = ROOT / "tests/documents/manifests"
@@ -33,14 +33,15 @@ def rdma(cluster):
     """The service with the ConfigMap of a published document."""
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "sluice"}})
     cluster.apply((MANIFESTS / "rdma-configmap.yaml").read_text(), namespace="sluice")
-    cluster.install("--set=rdma.configMap=rdma-devices")
-    for one in cluster.nodes:
-        for resource in RESOURCES:
-            cluster.wait_allocatable(one, 100, resource)
-    yield cluster
-    cluster.clear()
-    cluster.uninstall()
-    cluster.kubectl("delete", "configmap", "rdma-devices", "-n", "sluice", "--ignore-not-found")
+    try:
+        with cleaned(cluster):
+            cluster.install("--set=rdma.configMap=rdma-devices")
+            for one in cluster.nodes:
+                for resource in RESOURCES:
+                    cluster.wait_allocatable(one, 100, resource)
+            yield cluster
+    finally:
+        cluster.kubectl("delete", "configmap", "rdma-devices", "-n", "sluice", "--ignore-not-found")
 
 
 def test_a_pod_gets_the_nodes_of_its_adapter(rdma, node):

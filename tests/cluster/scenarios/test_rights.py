@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cluster import CHART
-from conftest import Failure, wait
+from conftest import Failure, cleaned, wait
 from place import HERE, PKI
 from programs import program
 from space import NETWORK
@@ -61,9 +61,8 @@ def rights(cluster, token, namespace):
 
 @pytest.fixture
 def chart(cluster):
-    yield cluster
-    cluster.clear()
-    cluster.helm("uninstall", "sluice", "--namespace", "sluice", "--wait", "--ignore-not-found", timeout=180)
+    with cleaned(cluster):
+        yield cluster
 
 
 def test_the_account_may_exactly_what_its_roles_say(chart, node):
