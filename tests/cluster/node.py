@@ -19,6 +19,8 @@ from space import Space
 CONTAINERD = "/run/containerd/containerd.sock"
 # The minor numbers of the GPUs: none is its GPU's index, so that whoever takes one for the other is found out.
 MINORS = "1,4,7,2,5,0,3,6"
+# Runs a program without the boot id that the node plays: the simulator knows its state by the one of this machine.
+TRUE_BOOT = ("unshare", "--mount", "sh", "-c", 'umount /proc/sys/kernel/random/boot_id && exec "$@"', "sh")
 
 CONTAINERD_TOML = """version = 3
 root = "/var/lib/containerd"
@@ -137,15 +139,19 @@ class Node(Space):
         """`sluice sim VERB`: faults and readings of this node's GPUs."""
         return run(SLUICE, "sim", *arguments, "--root", self.machine, "--state", self.state)
 
+    def sim_load(self, pid, gpu, **load):
+        """A process of the node, by the number that it has there, works on a GPU; `load` are options of `sluice sim load`."""
+        options = [word for name, value in load.items() for word in (f"--{name}", value)]
+        self.run(*TRUE_BOOT, SLUICE, "sim", "load", "--gpu", gpu, "--pid", pid, *options, "--root", self.machine, "--state",
+                 "/run/nvidia/sim.state")
+
     def sluice(self, *arguments):
         """The program on the node itself, as root, with an agent of its own: what it says and its exit status."""
         own = self.base / "own/run/program"
         own.mkdir(parents=True, exist_ok=True)
         environment = [f"SLUICE_STATE_DIR={own}/state", f"SLUICE_RUNTIME_DIR={own}", f"SLUICE_SIM_STATE={self.state}",
                        f"LD_LIBRARY_PATH={self.libraries()}", "SLUICE_ROOT=/."]
-        # The simulator knows its state by the boot of this machine, not by that which the node plays.
-        true_boot = ["unshare", "--mount", "sh", "-c", 'umount /proc/sys/kernel/random/boot_id && exec "$@"', "sh"]
-        command = self.inside(*true_boot, "env", *environment, str(SLUICE), *arguments)
+        command = self.inside(*TRUE_BOOT, "env", *environment, str(SLUICE), *arguments)
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     def libraries(self):

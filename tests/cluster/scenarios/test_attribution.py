@@ -5,22 +5,18 @@ import re
 
 import pytest
 
-from conftest import gpus_of, install, wait
-from place import SLUICE
+from conftest import LABEL, cleaned, gpus_of, install, wait
 
-LABEL = "nvidia.com/device-plugin.config"
 PODS = [f"part-{number}" for number in range(9)]
 
 
 @pytest.fixture
 def shared(cluster, node):
-    install(cluster, "--set=hostPID=true")
-    cluster.kubectl("label", "--overwrite", "node", node.name, f"{LABEL}=shared")
-    cluster.wait_allocatable(node, 32)
-    yield cluster
-    cluster.clear()
-    cluster.kubectl("label", "node", node.name, f"{LABEL}-")
-    cluster.uninstall()
+    with cleaned(cluster):
+        install(cluster, "--set=hostPID=true")
+        cluster.kubectl("label", "--overwrite", "node", node.name, f"{LABEL}=shared")
+        cluster.wait_allocatable(node, 32)
+        yield cluster
 
 
 def metrics(cluster, node, name):
@@ -38,9 +34,7 @@ def metrics(cluster, node, name):
 
 def load(node, cluster, name, gpu, util):
     """The pod's own process works on its GPU."""
-    pid = node.container_of(cluster.get("pod", name))
-    node.run(SLUICE, "sim", "load", "--gpu", gpu, "--pid", pid, "--util", util, "--mem", "1GiB", "--root", node.machine,
-             "--state", "/run/nvidia/sim.state")
+    node.sim_load(node.container_of(cluster.get("pod", name)), gpu, util=util, mem="1GiB")
 
 
 def test_each_share_has_its_pod(shared, node):
