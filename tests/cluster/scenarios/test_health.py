@@ -56,3 +56,23 @@ def test_a_reset_brings_it_back_by_itself(service, node):
     node.sim("reset-gpu", "--gpu", free[1])
     service.wait_allocatable(node, 8)
     assert service.phase("held") == "Running" and gpus_of(service, "held") == held
+
+
+def test_a_gpu_taken_out_and_put_back(service, node):
+    """Pods on other GPUs do not notice, a new one does not get it while it is away, and one gets it when it is there again."""
+    service.pod("held", node, gpus=4)
+    service.wait_phase("held", "Running")
+    held = gpus_of(service, "held")
+    away = next(gpu for gpu in node.gpus() if f"/dev/nvidia{gpu['minor']}" not in held)
+    node.sim("inject", "hotunplug", "--gpu", away["index"])
+    service.wait_allocatable(node, 7)
+    service.pod("rest", node, gpus=3)
+    service.wait_phase("rest", "Running")
+    assert f"/dev/nvidia{away['minor']}" not in gpus_of(service, "rest")
+
+    node.sim("inject", "hotplug", "--gpu", away["index"])
+    service.wait_allocatable(node, 8)
+    service.pod("last", node)
+    service.wait_phase("last", "Running")
+    assert gpus_of(service, "last") == [f"/dev/nvidia{away['minor']}"]
+    assert service.phase("held") == "Running" and gpus_of(service, "held") == held
