@@ -98,6 +98,7 @@ static void bench_machine(struct bench *bench)
 	}
 
 	static const struct queue_rules rules = {.weights = RULES_WEIGHTS_DEFAULT,
+						 .reserve_after_ns = UINT64_C(600000000000),
 						 .cpu_milli = BENCH_RUNNING * 1000 + 8000,
 						 .mem_bytes = UINT64_C(256) << 30};
 	bench->machine = (struct schedule_machine){

@@ -67,7 +67,8 @@ static void ours_machine(struct ours *ours)
 		ours->devices[i].slot_count = 1;
 	}
 
-	ours->rules = (struct queue_rules){.weights = RULES_WEIGHTS_DEFAULT};
+	ours->rules = (struct queue_rules){.weights = RULES_WEIGHTS_DEFAULT,
+					   .reserve_after_ns = DUE_S * SECOND_NS};
 	ours->machine = (struct schedule_machine){.rules = &ours->rules,
 						  .inventory = inventory,
 						  .devices = ours->devices,

@@ -82,6 +82,8 @@ static void life_machine(struct life *life)
 	life->inventory.gpu_count = life->gpu_count;
 	life->inventory.gpus = life->gpus;
 	life->rules.weights = (struct rules_weights)RULES_WEIGHTS_DEFAULT;
+	life->rules.reserve_after_ns =
+	    chance(70) ? DUE : 0; /* or each that waits keeps something */
 	life->machine = (struct schedule_machine){.inventory = &life->inventory,
 						  .rules = &life->rules,
 						  .devices = life->devices,

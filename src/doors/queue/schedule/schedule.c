@@ -233,6 +233,37 @@ static bool schedule_is_open(const struct schedule_state *state)
 	return false;
 }
 
+/* Whether something is kept for the job in hand, which has to wait for devices. Where nothing is
+ * ever pledged each job keeps what it wants, or wide ones would wait for ever. Else the pledge sees
+ * to them, and who keeps more than one at a time only leaves devices idle. */
+static bool schedule_may_keep(const struct schedule_state *state)
+{
+	const struct queue_rules *rules = state->machine->rules;
+
+	if (!rules || rules->reserve_after_ns == 0 ||
+	    schedule_order_pledges(&state->order, state->job))
+		return true;
+
+	for (size_t i = 0; i < state->want.count; i++)
+		if (state->first[state->want.device[i]].id != 0)
+			return false;
+
+	return true;
+}
+
+/* When the job in hand can start, if it keeps nothing. */
+static void schedule_foresee(struct schedule_state *state)
+{
+	struct schedule_plan plan;
+
+	if (!schedule_is_open(state))
+		return;
+
+	schedule_ahead_devices(state, &plan);
+	state->opens_ns = plan.opens_ns;
+	state->opens_is_estimate = plan.is_estimate;
+}
+
 /* What it gathers; `has_window`: what is kept is all that it waits for. */
 static void schedule_keep(struct schedule_state *state, size_t order, bool has_window)
 {
@@ -416,6 +447,7 @@ static int schedule_wait(struct schedule_state *state, size_t order,
 	}
 
 	uint64_t behind = state->job->id;
+	bool keeps = schedule_may_keep(state);
 	int rc = 0;
 
 	if (count->open - count->kept < want->needed) {
@@ -424,12 +456,15 @@ static int schedule_wait(struct schedule_state *state, size_t order,
 		schedule_say_behind(state, behind);
 	} else {
 		out->reason = JOB_REASON_WAITING_FOR_GPU;
-		out->has_turn = schedule_say_waiting(state, NULL) > 0;
+		out->has_turn = schedule_say_waiting(state, NULL) > 0 && keeps;
 		rc = schedule_add_waiter(state, out, err);
 	}
 
 	schedule_wait_behind(state, class_, behind);
-	schedule_keep(state, order, true);
+	if (keeps)
+		schedule_keep(state, order, true);
+	else
+		schedule_foresee(state);
 	class_->window_ns = schedule_window(state, count);
 
 	return rc;

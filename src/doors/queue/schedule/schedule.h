@@ -19,6 +19,12 @@
  * has what becomes free pledged to it (schedule_pledge.h): it comes before all others of its
  * priority, as if it had a turn.
  *
+ * Where the rules pledge (reserve_after_ns), that is enough, and a job keeps what it waits for only
+ * while no job before it keeps any of that: the pledge, or the first in the order, has one
+ * reservation, as under EASY backfill. Those behind it keep nothing and have no turn. If each kept
+ * what it wants, GPUs would be idle for jobs that are far from starting, and narrow jobs would wait
+ * half as long again (doc/measurements.md, "waiting in simulated weeks").
+ *
  * What is kept can be taken nevertheless (backfilled) by a job that says how long it runs, if it
  * ends no later than the earliest moment at which what is kept is enough for the job that keeps
  * it: when enough of the jobs that are there now have run as long as they said, or where they said

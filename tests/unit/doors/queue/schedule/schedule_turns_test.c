@@ -310,6 +310,50 @@ static void who_is_behind_does_not_start_before(void **state)
 	       "1: [turn] WaitingForGPU(have 1, need 3; GPU 0: alice; GPU 1: job 4)\n");
 }
 
+/* GPUs 0 and 1 end together, so the first job leaves one idle. The second one wants that as well:
+ * it keeps it only where it could not have it pledged later. */
+static void one_reservation_at_a_time_where_wide_jobs_are_pledged(void **state)
+{
+	gpus(4);
+	configure(PLAIN);
+	runs(ALICE, 0, 100, 0, 0);
+	runs(ALICE, 1, 100, 0, 0);
+	fixture->holder[0] = fixture->holder[1] = "alice";
+	PASS(JOB(1, BOB, 3), JOB(2, BOB, 4), JOB(3, BOB, 1));
+	EXPECT("1: [turn] WaitingForGPU(have 2, need 3; GPU 0, 1: alice)\n"
+	       "2: QueueOrder(behind 1)\n"
+	       "3: QueueOrder(behind 2)\n");
+
+	fixture->rules.reserve_after_ns = 1000;
+	PASS(JOB(1, BOB, 3), JOB(2, BOB, 4), JOB(3, BOB, 1));
+	EXPECT("1: [turn] WaitingForGPU(have 2, need 3; GPU 0, 1: alice)\n"
+	       "2: QueueOrder(behind 1)\n"
+	       "3: GPU 2\n"
+	       "1: [turn] WaitingForGPU(have 1, need 3; GPU 0, 1: alice; GPU 2: job 3)\n");
+}
+
+/* What keeps nothing has no turn: it would come before all others for ever. */
+static void who_keeps_nothing_has_no_turn(void **state)
+{
+	gpus(4);
+	configure(PLAIN);
+	runs(ALICE, 0, 100, 0, 0);
+	runs(ALICE, 1, SCHEDULE_NEVER, 0, 0);
+	fixture->holder[0] = fixture->holder[1] = "alice";
+	PASS(IDS(1, "0"), JOB(2, BOB, 3), JOB(3, BOB, 1));
+	EXPECT("1: WaitingForGPU(have 0, need 1; GPU 0: alice)\n"
+	       "2: [turn] WaitingForGPU(have 2, need 3; GPU 0, 1: alice)\n"
+	       "3: WaitingForGPU(have 0, need 1; GPU 0, 1: alice; GPU 2, 3: kept for job 2)\n");
+
+	fixture->rules.reserve_after_ns = 1000;
+	PASS(IDS(1, "0"), JOB(2, BOB, 3), JOB(3, BOB, 1));
+	EXPECT("1: WaitingForGPU(have 0, need 1; GPU 0: alice)\n"
+	       "2: WaitingForGPU(have 2, need 3; GPU 0, 1: alice)\n"
+	       "3: GPU 2\n"
+	       "1: WaitingForGPU(have 0, need 1; GPU 0: alice)\n"
+	       "2: WaitingForGPU(have 1, need 3; GPU 0, 1: alice; GPU 2: job 3)\n");
+}
+
 /* Those that start have none; the first that waits for a device knows when, if what runs says so.
  */
 static void who_waits_has_a_place(void **state)
@@ -350,6 +394,8 @@ int main(void)
 	    TEST(shares_are_backfilled_as_well),
 	    TEST(the_earliest_of_those_that_keep_it_counts),
 	    TEST(who_is_behind_does_not_start_before),
+	    TEST(one_reservation_at_a_time_where_wide_jobs_are_pledged),
+	    TEST(who_keeps_nothing_has_no_turn),
 	    TEST(who_waits_has_a_place),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
