@@ -26,6 +26,7 @@
 #include "job/token.h"
 #include "job/trash.h"
 #include "hardware/gpunodes.h"
+#include "hardware/gpunodes_cache.h"
 
 enum queue_internal_limits {
 	QUEUE_HOLDS_MAX = 256, /* slots whose tokens somebody else has */
@@ -227,10 +228,11 @@ struct queue {
 	char *container, *rsh, *device_root;				      /* owned */
 	int lock_fd, state_fd;						      /* owned */
 	struct store *store;						      /* owned */
-	struct account *account;					      /* borrowed, or */
-	struct account *own_account;					      /* owned */
-	struct ledger *ledger;						      /* borrowed, or */
-	struct ledger *own_ledger;					      /* owned */
+	struct gpunodes_cache nodes; /* the storage thread's */
+	struct account *account;     /* borrowed, or */
+	struct account *own_account; /* owned */
+	struct ledger *ledger;	     /* borrowed, or */
+	struct ledger *own_ledger;   /* owned */
 	struct token_place place;
 	char boot_id[JOBDIR_BOOT_MAX];
 	bool closing;

@@ -701,6 +701,7 @@ static void keep_free(struct queue *queue)
 	queue_trash_done(queue);
 	free(queue->keeper);
 	queue->store = store_close(queue->store);
+	gpunodes_cache_done(&queue->nodes);
 	token_place_close(&queue->place);
 
 	if (queue->state_fd >= 0)

@@ -73,20 +73,18 @@ static void queue_copy_text(char *out, size_t size, const char *text)
 }
 
 /* The rules around whoever gets none of a plan's devices. */
-static int queue_find_denied(const struct queue *queue, const struct gpunodes_plan *plan,
+static int queue_find_denied(struct queue *queue, const struct gpunodes_plan *plan,
 			     struct devguard_rule **out, size_t *out_count, struct err *err)
 {
-	struct gpunodes nodes = {.count = 0};
-	_cleanup_free_ struct gpunodes_range *ranges = NULL;
+	const struct gpunodes_range *ranges = NULL;
 	size_t count = 0;
-	int rc = gpunodes_find(plan, queue->device_root ? queue->device_root : "", &nodes, err);
-	if (rc == 0 && nodes.unknown > 0)
+	uint32_t unknown = 0;
+	int rc =
+	    gpunodes_cache_find(&queue->nodes, plan, queue->device_root ? queue->device_root : "",
+				clock_real_ns(), &ranges, &count, &unknown, err);
+	if (rc == 0 && unknown > 0)
 		(void)err_set(err, -ENOENT, "the nodes of %" PRIu32 " devices are not known",
-			      nodes.unknown);
-
-	if (rc == 0)
-		rc = gpunodes_ranges(&nodes, &ranges, &count, err);
-	gpunodes_done(&nodes);
+			      unknown);
 
 	if (rc == 0 && count > LAUNCH_DENIED_MAX)
 		rc = err_set(err, -E2BIG, "%zu device rules: %d are possible", count,
