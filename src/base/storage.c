@@ -73,6 +73,46 @@ static void storage_report(void *context)
 	}
 }
 
+static void storage_work(struct storage *storage, struct storage_job *job)
+{
+	storage->began_ns = clock_now_ns(&storage_clock);
+	job->result = job->work(job->context);
+	storage->began_ns = 0;
+}
+
+/* The job that waits first, if it is of this group. */
+static struct storage_job *storage_take_of(struct storage *storage,
+					   const struct storage_group *group)
+{
+	(void)pthread_mutex_lock(&storage->mutex);
+	struct storage_job *first = storage->waiting.first;
+	struct storage_job *job =
+	    first && first->group == group ? list_pop(&storage->waiting) : NULL;
+	(void)pthread_mutex_unlock(&storage->mutex);
+
+	return job;
+}
+
+/* The job, and with it those of its group that wait behind it. */
+static void storage_work_group(struct storage *storage, struct storage_job *job,
+			       struct storage_list *out)
+{
+	const struct storage_group *group = job->group;
+	uint64_t until_ns = clock_after_ns(clock_now_ns(&storage_clock), group->ns_max);
+
+	for (size_t count = 1; job; count++) {
+		storage_work(storage, job);
+		list_push(out, job);
+
+		bool is_full = count >= group->jobs_max || clock_now_ns(&storage_clock) >= until_ns;
+		job = is_full ? NULL : storage_take_of(storage, group);
+	}
+
+	storage->began_ns = clock_now_ns(&storage_clock);
+	group->close(out->first, group->context);
+	storage->began_ns = 0;
+}
+
 static void *storage_thread(void *context)
 {
 	struct storage *storage = context;
@@ -88,11 +128,19 @@ static void *storage_thread(void *context)
 		}
 
 		(void)pthread_mutex_unlock(&storage->mutex);
-		storage->began_ns = clock_now_ns(&storage_clock);
-		job->result = job->work(job->context);
-		storage->began_ns = 0;
+		struct storage_list worked;
+
+		list_init(&worked);
+		if (job->group) {
+			storage_work_group(storage, job, &worked);
+		} else {
+			storage_work(storage, job);
+			list_push(&worked, job);
+		}
+
 		(void)pthread_mutex_lock(&storage->mutex);
-		list_push(&storage->finished, job);
+		while ((job = list_pop(&worked)))
+			list_push(&storage->finished, job);
 		loop_post(storage->loop, &storage->report, storage_report, storage);
 	}
 

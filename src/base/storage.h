@@ -14,13 +14,30 @@
 struct err;
 struct loop;
 struct storage;
+struct storage_job;
+
+/*
+ * Jobs that wait one behind the other and are of the same group are worked on in a row, and closed
+ * together before any of them is reported: one fsync for all of them. A job that finds nobody
+ * behind it is closed at once.
+ */
+struct storage_group {
+	/* On the storage thread: `first` and those behind it by `next` have been worked on. May
+	 * change their results. */
+	void (*close)(struct storage_job *first, void *context);
+	void *context;
+	size_t jobs_max; /* at least 1 */
+	uint64_t ns_max; /* of work, after which no more are taken in */
+};
 
 /* In the caller's memory, zero-initialised, and his again when done() is called. */
 struct storage_job {
 	struct storage_job *next;
-	int (*work)(void *context);		 /* on the storage thread; returns 0 or -errno */
-	void (*done)(void *context, int result); /* on the loop, with what work() returned */
+	int (*work)(void *context); /* on the storage thread; returns 0 or -errno */
+	/* On the loop, with what work() returned, or close() has made of it. */
+	void (*done)(void *context, int result);
 	void *context;
+	const struct storage_group *group; /* borrowed, until done(); NULL: none */
 	int result;
 };
 

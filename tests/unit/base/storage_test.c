@@ -147,6 +147,108 @@ static void test_done_may_hand_in_the_next(void **state)
 	run_until_done(10);
 }
 
+struct closing {
+	unsigned groups, jobs, largest; /* storage thread only, then read after done() */
+	unsigned done_before;		/* jobs of it that were reported before it was closed */
+	int result;			/* what close() makes of results */
+};
+
+static void close_group(struct storage_job *first, void *context)
+{
+	struct closing *closing = context;
+	unsigned count = 0;
+
+	closing->groups++;
+	for (struct storage_job *job = first; job; job = job->next) {
+		struct job *one = job->context;
+		closing->done_before += scene.done > one->number;
+		job->result = closing->result ? closing->result : job->result;
+		count++;
+	}
+
+	closing->jobs += count;
+	closing->largest = count > closing->largest ? count : closing->largest;
+}
+
+static void done_failed(void *context, int result)
+{
+	assert_int_equal(result, -EIO);
+	scene.done++;
+}
+
+static void submit_grouped(unsigned number, const struct storage_group *group, bool waits)
+{
+	struct job *job = &jobs[number];
+	const struct closing *closing = group ? group->context : NULL;
+
+	*job = (struct job){.scene = &scene, .number = number};
+	job->job = (struct storage_job){.work = waits ? work_at_gate : work,
+					.done = closing && closing->result ? done_failed : done,
+					.context = job,
+					.group = group};
+	assert_int_equal(storage_submit(scene.storage, &job->job, NULL), 0);
+}
+
+static void test_a_group_is_closed_before_it_is_reported(void **state)
+{
+	struct closing closing = {0};
+	const struct storage_group group = {
+	    .close = close_group, .context = &closing, .jobs_max = 8, .ns_max = UINT64_MAX};
+
+	for (unsigned i = 0; i < 21; i++) /* the first waits until all of them are there */
+		submit_grouped(i, &group, i == 0);
+	assert_int_equal(sem_post(&scene.gate), 0);
+	run_until_done(21);
+	assert_int_equal(closing.groups, 3); /* 8, 8 and 5 */
+	assert_int_equal(closing.largest, 8);
+	assert_int_equal(closing.jobs, 21);
+	assert_int_equal(closing.done_before, 0);
+}
+
+static void test_a_group_ends_at_others_and_at_its_time(void **state)
+{
+	struct closing closing = {0}, hurried = {0};
+	const struct storage_group group = {
+	    .close = close_group, .context = &closing, .jobs_max = 100, .ns_max = UINT64_MAX};
+	const struct storage_group short_one = {
+	    .close = close_group, .context = &hurried, .jobs_max = 100, .ns_max = 0};
+
+	for (unsigned i = 0; i < 10; i++)
+		submit_grouped(i, i == 4 ? NULL : i < 8 ? &group : &short_one, i == 0);
+	assert_int_equal(sem_post(&scene.gate), 0);
+	run_until_done(10); /* in their order */
+	assert_int_equal(closing.groups, 2);
+	assert_int_equal(closing.jobs, 7);
+	assert_int_equal(hurried.groups, 2);
+}
+
+static void test_a_close_that_fails_is_the_result_of_each(void **state)
+{
+	struct closing closing = {.result = -EIO};
+	const struct storage_group group = {
+	    .close = close_group, .context = &closing, .jobs_max = 4, .ns_max = UINT64_MAX};
+
+	for (unsigned i = 0; i < 4; i++)
+		submit_grouped(i, &group, i == 0);
+	assert_int_equal(sem_post(&scene.gate), 0);
+	run_until_done(4);
+	assert_int_equal(closing.jobs, 4);
+}
+
+static void test_closing_the_thread_closes_the_group(void **state)
+{
+	struct closing closing = {0};
+	const struct storage_group group = {
+	    .close = close_group, .context = &closing, .jobs_max = 4, .ns_max = UINT64_MAX};
+
+	for (unsigned i = 0; i < 6; i++)
+		submit_grouped(i, &group, i == 0);
+	assert_int_equal(sem_post(&scene.gate), 0);
+	scene.storage = storage_close(scene.storage);
+	assert_int_equal(scene.done, 6);
+	assert_int_equal(closing.jobs, 6);
+}
+
 static void done_at_the_end(void *context, int result)
 {
 	struct err err = {0};
@@ -208,6 +310,10 @@ int main(void)
 	    TEST(test_queue_is_bounded),
 	    TEST(test_close_drains),
 	    TEST(test_done_may_hand_in_the_next),
+	    TEST(test_a_group_is_closed_before_it_is_reported),
+	    TEST(test_a_group_ends_at_others_and_at_its_time),
+	    TEST(test_a_close_that_fails_is_the_result_of_each),
+	    TEST(test_closing_the_thread_closes_the_group),
 	    TEST(test_nothing_is_taken_while_closing),
 	    TEST(test_out_of_memory),
 	};
