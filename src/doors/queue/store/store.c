@@ -18,6 +18,9 @@
 static const char *const store_sql_texts[STORE_SQL_COUNT] = {
     [STORE_SQL_BEGIN] = "BEGIN IMMEDIATE",
     [STORE_SQL_COMMIT] = "COMMIT",
+    [STORE_SQL_SAVEPOINT] = "SAVEPOINT operation",
+    [STORE_SQL_RELEASE] = "RELEASE operation",
+    [STORE_SQL_ROLLBACK_TO] = "ROLLBACK TO operation",
     [STORE_SQL_ROLLBACK] = "ROLLBACK",
     [STORE_SQL_SET_NEXT_ID] = "UPDATE meta SET value = ?1 WHERE name = 'next_id'",
     [STORE_SQL_SET_DRAINING] = "INSERT OR REPLACE INTO meta(name, value) VALUES('draining', ?1)",
@@ -313,62 +316,12 @@ sqlite3_stmt *store_statement(struct store *store, enum store_sql which)
 	return store->statements[which];
 }
 
-/* Runs a statement that returns no rows. */
-static int store_run(struct store *store, sqlite3_stmt *statement, const char *doing,
-		     struct err *err)
+int store_run(struct store *store, sqlite3_stmt *statement, const char *doing, struct err *err)
 {
 	int rc = sqlite3_step(statement);
 	int result = rc == SQLITE_DONE ? 0 : store_fail(store, doing, err);
 	store_reset(statement);
 	return result;
-}
-
-/* -- transactions -------------------------------------------------------------------------------*/
-
-static int store_begin(struct store *store, const char *doing, struct err *err)
-{
-	if (store->is_broken)
-		return err_set(err, -EIO,
-			       "%s: nothing more is written to '%s' since an earlier failure (%s); "
-			       "look after the disk, then start the agent again",
-			       doing, store->path, store->why_broken);
-	return store_run(store, store_statement(store, STORE_SQL_BEGIN), doing, err);
-}
-
-static void store_rollback(struct store *store)
-{
-	if (!sqlite3_get_autocommit(store->db)) /* else SQLite has done it already */
-		(void)store_run(store, store_statement(store, STORE_SQL_ROLLBACK), "rolling back",
-				NULL);
-}
-
-/* The log goes into the database once it is long enough. What was committed is durable without:
- * only what a failure says about the disk matters. */
-static void store_checkpoint(struct store *store)
-{
-	if (store->log_pages < store->checkpoint_at)
-		return;
-
-	int rc = sqlite3_wal_checkpoint_v2(store->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-	if (rc == SQLITE_OK) {
-		store->checkpoint_at = STORE_WAL_PAGES;
-		return;
-	}
-
-	store->checkpoint_at = store->log_pages + STORE_WAL_PAGES;
-	(void)store_fail(store, "writing the log into the database", NULL);
-}
-
-/* Ends the transaction: commits when `rc` is 0, else undoes it and returns `rc`. */
-static int store_finish(struct store *store, int rc, const char *doing, struct err *err)
-{
-	if (rc == 0)
-		rc = store_run(store, store_statement(store, STORE_SQL_COMMIT), doing, err);
-	if (rc < 0)
-		store_rollback(store);
-	else
-		store_checkpoint(store);
-	return rc;
 }
 
 static int store_bind_text(sqlite3_stmt *statement, int index, const char *text)

@@ -52,6 +52,18 @@ struct store *store_close(struct store *store);
  */
 bool store_give_back(struct store *store);
 
+/*
+ * Operations that share a transaction, and so one fsync. Between these two what the functions below
+ * return 0 for is not on the disk yet: store_group_end() says whether it is, for all of them. One
+ * that fails leaves the others as they are, unless SQLite had to undo everything, as on a full
+ * disk; then each that follows and store_group_end() say so. Nothing is written where none of them
+ * wrote. Begun again within a group: the same group.
+ */
+void store_group_begin(struct store *store);
+int store_group_end(struct store *store, struct err *err);
+/* Operations that went well within groups, ever. */
+uint64_t store_grouped(const struct store *store);
+
 /* One accepted job. */
 struct store_accept {
 	const struct job *job; /* its id, key, uid, name, ... ; state PENDING or HELD */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the store share: store.c writes, store_read.c reads, store_open.c makes and
- * examines the file, store_upgrade.c brings one of an earlier release up to date, store_wal.c the
- * log beside it. Nobody else includes this. */
+/* What the parts of the store share: store.c writes, store_group.c has the transactions,
+ * store_read.c reads, store_open.c makes and examines the file, store_upgrade.c brings one of an
+ * earlier release up to date, store_wal.c the log beside it. Nobody else includes this. */
 #ifndef SLUICE_DOORS_QUEUE_STORE_STORE_INTERNAL_H
 #define SLUICE_DOORS_QUEUE_STORE_STORE_INTERNAL_H
 
@@ -27,7 +27,10 @@ enum store_internal_limits {
 enum store_sql {
 	STORE_SQL_BEGIN,
 	STORE_SQL_COMMIT,
-	STORE_SQL_ROLLBACK,
+	STORE_SQL_SAVEPOINT,
+	STORE_SQL_RELEASE,
+	STORE_SQL_ROLLBACK_TO,
+	STORE_SQL_ROLLBACK, /* and those before it are kept: a transaction ends without memory */
 	STORE_SQL_SET_NEXT_ID,
 	STORE_SQL_SET_DRAINING,
 	STORE_SQL_IS_DRAINING,
@@ -79,7 +82,12 @@ struct store {
 	int log_pages;	   /* in the write-ahead log, after the last commit */
 	int checkpoint_at; /* pages */
 	int looks_unused;  /* of store_give_back(), since it was used last */
-	bool is_broken;	   /* a failed fsync, or damage: nothing is written any more */
+	/* Between store_group_begin() and store_group_end(). */
+	bool is_grouping;
+	uint64_t grouped;	 /* operations in groups that went well, ever */
+	uint64_t grouped_before; /* this group */
+	struct err group_lost;	 /* why SQLite has undone all of it; code 0: it has not */
+	bool is_broken;		 /* a failed fsync, or damage: nothing is written any more */
 	char why_broken[256];
 };
 
@@ -97,6 +105,12 @@ int store_prepare(struct store *store, struct err *err);
 sqlite3_stmt *store_statement(struct store *store, enum store_sql which);
 /* After its last row: gives up its locks and its values. NULL is ignored. */
 void store_reset(sqlite3_stmt *statement);
+/* Runs one that returns no rows. */
+int store_run(struct store *store, sqlite3_stmt *statement, const char *doing, struct err *err);
+/* One operation: a transaction of its own, or a part of the group's that can be undone alone. */
+int store_begin(struct store *store, const char *doing, struct err *err);
+/* Ends it: keeps what was written when `rc` is 0, else undoes it and returns `rc`. */
+int store_finish(struct store *store, int rc, const char *doing, struct err *err);
 /* Frees them from this one on. */
 void store_forget_statements(struct store *store, enum store_sql from);
 /* Removes these final jobs, with what belongs to them alone, in a transaction. */
