@@ -11,6 +11,7 @@
 
 #include "base/child.h"
 #include "base/cleanup.h"
+#include "base/crash.h"
 #include "base/log.h"
 #include "base/resident.h"
 #include "doors/queue/queue_internal.h"
@@ -31,8 +32,47 @@ static void queue_op_done(void *context, int rc)
 static int queue_op_work(void *context)
 {
 	struct queue_op *op = context;
+	struct store *store = op->queue->store;
+
 	op->err = (struct err){.code = 0};
-	return op->work(op);
+	if (!op->is_grouped)
+		return op->work(op);
+
+	store_group_begin(store);
+	uint64_t before = store_grouped(store);
+	int rc = op->work(op);
+
+	op->has_written = store_grouped(store) != before;
+	crash_point("queue.group_goes_on");
+	return rc;
+}
+
+/* What they have written is durable now, or none of it is. */
+static void queue_group_close(struct storage_job *first, void *context)
+{
+	struct queue *queue = context;
+	struct err err = {.code = 0};
+
+	crash_point("queue.group_written");
+	int rc = store_group_end(queue->store, &err);
+	crash_point("queue.group_durable");
+
+	for (struct storage_job *job = first; rc < 0 && job; job = job->next) {
+		struct queue_op *op = job->context;
+		if (!op->has_written || job->result < 0)
+			continue;
+		job->result = rc;
+		op->err = err;
+	}
+}
+
+void queue_op_init(struct queue *queue)
+{
+	queue->waiting_end = &queue->waiting;
+	queue->group = (struct storage_group){.close = queue_group_close,
+					      .context = queue,
+					      .jobs_max = QUEUE_GROUP_MAX,
+					      .ns_max = QUEUE_GROUP_NS};
 }
 
 /* Hands in what waits, as far as there is room. Others may have filled it: then a timer looks. */
@@ -40,8 +80,10 @@ static void queue_op_drain(struct queue *queue)
 {
 	while (queue->waiting) {
 		struct queue_op *op = queue->waiting;
-		op->storage = (struct storage_job){
-		    .work = queue_op_work, .done = queue_op_done, .context = op};
+		op->storage = (struct storage_job){.work = queue_op_work,
+						   .done = queue_op_done,
+						   .context = op,
+						   .group = op->is_grouped ? &queue->group : NULL};
 		if (storage_submit(queue->options.storage, &op->storage, NULL) < 0)
 			break;
 

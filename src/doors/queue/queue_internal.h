@@ -36,6 +36,7 @@ enum queue_internal_limits {
 	QUEUE_OTHER_FDS = 1024,	  /* left to all else, or half of what there is */
 	QUEUE_KEEP_STEP = 64,	  /* directories looked at or removed in one operation */
 	QUEUE_PREPARING_MAX = 64, /* jobs without GPUs whose start is being recorded */
+	QUEUE_GROUP_MAX = 64,	  /* starts and ends of jobs that are made durable together */
 	QUEUE_PACKETS_MAX = 16,	  /* of a supervisor, in one pass */
 	QUEUE_PENDING_USERS = 10, /* who may all have as many jobs waiting as one may */
 };
@@ -43,6 +44,7 @@ enum queue_internal_limits {
 #define QUEUE_PASS_CHEAP_NS  (CLOCK_NS_PER_MS / 2)
 #define QUEUE_PASS_DEAR_NS   (10 * CLOCK_NS_PER_MS) /* longer only where all of it was work */
 #define QUEUE_PASS_REST	     UINT64_C(4)	    /* times what the last one took */
+#define QUEUE_GROUP_NS	     (5 * CLOCK_NS_PER_MS)  /* of work, before it is made durable */
 #define QUEUE_RETRY_MIN_NS   (5 * CLOCK_NS_PER_MS)
 #define QUEUE_RETRY_MAX_NS   CLOCK_NS_PER_S
 #define QUEUE_BACKOFF_MIN_NS (100 * CLOCK_NS_PER_MS)
@@ -59,6 +61,10 @@ struct queue_op {
 	int (*work)(struct queue_op *op); /* on the storage thread; 0 or -errno with `err` */
 	void (*done)(struct queue_op *op, int result);
 	struct err err;
+	/* It may be made durable together with those beside it: what it writes into the store it
+	 * writes last, and nothing that it does before or behind that needs it to be there. */
+	bool is_grouped;
+	bool has_written; /* it has, in a group */
 };
 
 /* What is known to be true of a job's attempt. */
@@ -284,6 +290,7 @@ struct queue {
 	bool is_drained; /* by queue_drain() */
 
 	struct queue_question *questions; /* owned */
+	struct storage_group group;	  /* of starts and ends */
 	struct queue_op *waiting, **waiting_end;
 	size_t ops;	  /* handed to the storage thread */
 	size_t preparing; /* starts among them, and those that wait for room */
@@ -334,6 +341,7 @@ struct queue_run *queue_run_free(struct queue_run *run);
 void queue_run_retry(void *context);	 /* the run's timer */
 void queue_kick(struct queue *queue);	 /* a scheduling pass soon */
 void queue_changed(struct queue *queue); /* options.changed at the end of the pass */
+void queue_op_init(struct queue *queue);
 void queue_op_submit(struct queue *queue, struct queue_op *op);
 void queue_op_room(void *context);
 

@@ -622,7 +622,7 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
 	queue->lock_fd = queue->state_fd = queue->cleared_fd = queue->begin_fd = -1;
 	queue->place = TOKEN_PLACE_NONE;
 	queue->rules.weights = (struct rules_weights)RULES_WEIGHTS_DEFAULT;
-	queue->waiting_end = &queue->waiting;
+	queue_op_init(queue);
 	queue_change_init(queue);
 	keep_read_boot(queue);
 

@@ -33,6 +33,7 @@ void queue_run_task(struct queue_run *run, enum queue_task task, int (*work)(str
 	run->task = task;
 	run->op.work = work;
 	run->op.done = done;
+	run->op.is_grouped = task == QUEUE_TASK_START || task == QUEUE_TASK_INSPECT;
 	queue_op_submit(run->owner->queue, &run->op);
 }
 
