@@ -72,13 +72,13 @@ static int compare_set_up(const char *command, const char *side, struct err *err
 		return 0;
 
 	result_run_init(&run);
-	int result = runner_run(&(struct runner_options){.command = command}, &run, err);
-	if (result == 0 && result_run_failed(&run))
-		result = err_set(err, -ECANCELED, "the setup of %s failed (%d): %.*s", side, run.rc,
-				 (int)strcspn(run.tail, "\n"), run.tail);
+	int rc = runner_run(&(struct runner_options){.command = command}, &run, err);
+	if (rc == 0 && result_run_failed(&run))
+		rc = err_set(err, -ECANCELED, "the setup of %s failed (%d): %.*s", side, run.rc,
+			     (int)strcspn(run.tail, "\n"), run.tail);
 
 	result_run_done(&run);
-	return result;
+	return rc;
 }
 
 /* One run of a side; `run` is where it is kept. */
@@ -119,17 +119,17 @@ static int compare_warm_up(struct compare *self, struct err *err)
 		result_run_init(&run);
 
 		bool is_b = i % 2 == 1;
-		int result = compare_one(self, "warming up", is_b, &run, err);
-		if (result == 0 && result_run_failed(&run))
-			result = err_set(
+		int rc = compare_one(self, "warming up", is_b, &run, err);
+		if (rc == 0 && result_run_failed(&run))
+			rc = err_set(
 			    err, -ECANCELED, "%s fails, before anything was measured: %s %d%s%.*s",
 			    is_b ? "B" : "A", run.timed_out ? "too long, killed," : "exit code",
 			    run.rc, run.tail[0] ? ": " : "", (int)strcspn(run.tail, "\n"),
 			    run.tail);
 
 		result_run_done(&run);
-		if (result < 0)
-			return result;
+		if (rc < 0)
+			return rc;
 	}
 
 	return 0;
@@ -157,12 +157,12 @@ static int compare_fill(struct compare *self, struct result *into, uint64_t pair
 		run->block = i / VERDICT_BLOCK;
 		run->slot = (uint32_t)(i % 2) + 1;
 
-		int result = compare_one(self, is_same ? "A against itself" : "A against B",
-					 is_b && !is_same, run, err);
-		if (result < 0) {
+		int rc = compare_one(self, is_same ? "A against itself" : "A against B",
+				     is_b && !is_same, run, err);
+		if (rc < 0) {
 			result_run_done(run); /* it says nothing */
 			into->run_count--;
-			return result;
+			return rc;
 		}
 	}
 
@@ -222,15 +222,15 @@ static int compare_pairs_init(struct compare_pairs *pairs, size_t count, struct 
 /* Two runs after each other are a pair. */
 static int compare_pairs_of(const struct result *runs, struct compare_pairs *out, struct err *err)
 {
-	int result = compare_pairs_init(out, runs->run_count / 2, err);
-	for (size_t i = 0; result == 0 && i < out->count; i++) {
+	int rc = compare_pairs_init(out, runs->run_count / 2, err);
+	for (size_t i = 0; rc == 0 && i < out->count; i++) {
 		const struct result_run *first = &runs->runs[2 * i], *second = first + 1;
 		out->b_is_first[i] = strcmp(first->side, "A") != 0;
 		out->a[i] = out->b_is_first[i] ? second : first;
 		out->b[i] = out->b_is_first[i] ? first : second;
 	}
 
-	return result;
+	return rc;
 }
 
 static double compare_median(const struct result_run *const *runs, size_t count, const char *metric,
@@ -466,9 +466,9 @@ static int compare_places(const struct result *a, const struct result *b,
 	if (!a->fingerprint || !b->fingerprint)
 		return 0;
 
-	int result = fingerprint_differences(a->fingerprint, b->fingerprint, &text, NULL, err);
-	if (result < 0 || text.length == 0)
-		return result;
+	int rc = fingerprint_differences(a->fingerprint, b->fingerprint, &text, NULL, err);
+	if (rc < 0 || text.length == 0)
+		return rc;
 
 	out->differences = strdup(buf_text(&text));
 	return out->differences ? 0 : err_set(err, -ENOMEM, "no memory for the differences");
@@ -485,9 +485,9 @@ int compare_recorded(const struct result *a, const struct result *b, double marg
 			       "A has %zu runs and B has %zu: the same number is wanted",
 			       a->run_count, b->run_count);
 
-	int result = compare_pairs_init(&pairs, a->run_count, err);
-	if (result < 0)
-		return result;
+	int rc = compare_pairs_init(&pairs, a->run_count, err);
+	if (rc < 0)
+		return rc;
 
 	for (size_t i = 0; i < pairs.count; i++) {
 		pairs.a[i] = &a->runs[i];
@@ -501,13 +501,13 @@ int compare_recorded(const struct result *a, const struct result *b, double marg
 	compare_look_for_failures(out, b);
 
 	if (out->failed_runs == 0)
-		result = compare_judge(out, &pairs, margin, metrics, metric_count, err);
+		rc = compare_judge(out, &pairs, margin, metrics, metric_count, err);
 
 	for (size_t i = 0; i < out->judgement_count; i++)
 		out->judgements[i].is_unpaired = true;
 
 	compare_pairs_done(&pairs);
-	return result < 0 ? result : compare_places(a, b, out, err);
+	return rc < 0 ? rc : compare_places(a, b, out, err);
 }
 
 enum verdict_kind compare_kind(const struct compare_outcome *outcome)

@@ -234,30 +234,30 @@ static int report_failure(const struct compare_outcome *outcome, struct buf *out
 	if (!run)
 		return 0;
 
-	int result = buf_printf(
+	int rc = buf_printf(
 	    out, "FAILED: %zu of %zu runs failed. The first is run %" PRIu64 " of %s: %s %d\n",
 	    outcome->failed_runs, outcome->runs.run_count + outcome->calibration.run_count,
 	    run->index + 1, run->side, run->timed_out ? "too long, killed," : "exit code", run->rc);
-	if (result == 0 && run->problem[0]) {
-		result = buf_add_text(out, "  ");
-		if (result == 0)
-			result = text_escape(out, run->problem, strlen(run->problem));
-		if (result == 0)
-			result = buf_add_text(out, "\n");
+	if (rc == 0 && run->problem[0]) {
+		rc = buf_add_text(out, "  ");
+		if (rc == 0)
+			rc = text_escape(out, run->problem, strlen(run->problem));
+		if (rc == 0)
+			rc = buf_add_text(out, "\n");
 	}
 
-	for (const char *at = run->tail; result == 0 && *at;) {
+	for (const char *at = run->tail; rc == 0 && *at;) {
 		size_t length = strcspn(at, "\n");
 
-		result = buf_add_text(out, "  | ");
-		if (result == 0)
-			result = text_escape(out, at, length);
-		if (result == 0)
-			result = buf_add_text(out, "\n");
+		rc = buf_add_text(out, "  | ");
+		if (rc == 0)
+			rc = text_escape(out, at, length);
+		if (rc == 0)
+			rc = buf_add_text(out, "\n");
 		at += length + (at[length] == '\n');
 	}
 
-	return result;
+	return rc;
 }
 
 /* --- the table -------------------------------------------------------------------------------- */

@@ -56,39 +56,38 @@ static int html_runs(const struct result *runs, const struct compare_judgement *
 		     struct buf *out)
 {
 	struct html_scale scale = html_scale_of(runs, judgement->metric);
-	int result = buf_printf(out,
-				"<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s of each "
-				"run in its order\">\n",
-				PLOT_WIDTH, PLOT_HEIGHT, judgement->metric);
+	int rc = buf_printf(out,
+			    "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s of each "
+			    "run in its order\">\n",
+			    PLOT_WIDTH, PLOT_HEIGHT, judgement->metric);
 
-	for (int i = 0; result == 0 && i < PLOT_LINES; i++) {
+	for (int i = 0; rc == 0 && i < PLOT_LINES; i++) {
 		double value = scale.low + (scale.high - scale.low) * i / (PLOT_LINES - 1);
 		double y = html_y(&scale, value);
 
-		result = buf_printf(out,
-				    "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" "
-				    "y2=\"%.1f\"/><text x=\"0\" y=\"%.1f\">%.4g</text>\n",
-				    PLOT_EDGE, PLOT_WIDTH - PLOT_EDGE / 3, y, y, y + 4, value);
+		rc = buf_printf(out,
+				"<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" "
+				"y2=\"%.1f\"/><text x=\"0\" y=\"%.1f\">%.4g</text>\n",
+				PLOT_EDGE, PLOT_WIDTH - PLOT_EDGE / 3, y, y, y + 4, value);
 	}
 
-	for (size_t i = 0; result == 0 && i < runs->run_count; i++) {
+	for (size_t i = 0; rc == 0 && i < runs->run_count; i++) {
 		const struct result_run *run = &runs->runs[i];
 		const struct result_metric *found = result_run_find(run, judgement->metric);
 		if (!found)
 			continue;
 
-		result =
-		    buf_printf(out,
-			       "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" "
-			       "r=\"%s\"><title>run %" PRIu64 " of %s: %.6g %s%s</title>"
-			       "</circle>\n",
-			       strcmp(run->side, "A") == 0 ? "a" : "b", html_x(i, runs->run_count),
-			       html_y(&scale, found->value), compare_is_disturbed(run) ? "2" : "4",
-			       run->index + 1, run->side, found->value, judgement->unit,
-			       compare_is_disturbed(run) ? ", disturbed" : "");
+		rc = buf_printf(out,
+				"<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" "
+				"r=\"%s\"><title>run %" PRIu64 " of %s: %.6g %s%s</title>"
+				"</circle>\n",
+				strcmp(run->side, "A") == 0 ? "a" : "b", html_x(i, runs->run_count),
+				html_y(&scale, found->value), compare_is_disturbed(run) ? "2" : "4",
+				run->index + 1, run->side, found->value, judgement->unit,
+				compare_is_disturbed(run) ? ", disturbed" : "");
 	}
 
-	return result == 0 ? buf_add_text(out, "</svg>\n") : result;
+	return rc == 0 ? buf_add_text(out, "</svg>\n") : rc;
 }
 
 /* --- what B is worse by ----------------------------------------------------------------------- */

@@ -231,8 +231,8 @@ static int result_read_run(const json_t *from, struct result_run *out, struct er
 	json_object_foreach(metrics, name, metric)
 
 	{
-		int result = result_read_metric(name, metric, out, err);
-		if (result < 0)
+		int rc = result_read_metric(name, metric, out, err);
+		if (rc < 0)
 			return err_wrap(err, "metrics.%.64s", name);
 	}
 
@@ -246,8 +246,8 @@ static int result_read_runs(const json_t *runs, struct result *out, struct err *
 		if (!run)
 			return err_set(err, -ENOMEM, "no memory for run %zu, or too many runs", i);
 
-		int result = result_read_run(json_array_get(runs, i), run, err);
-		if (result < 0)
+		int rc = result_read_run(json_array_get(runs, i), run, err);
+		if (rc < 0)
 			return err_wrap(err, "runs[%zu]", i);
 	}
 
@@ -265,8 +265,8 @@ static int result_read_calibration(const json_t *from, struct result *out, struc
 		return err_set(err, -ENOMEM, "no memory for the calibration");
 
 	result_init(out->calibration);
-	int result = result_read_runs(runs, out->calibration, err);
-	return result < 0 ? err_wrap(err, "calibration") : 0;
+	int rc = result_read_runs(runs, out->calibration, err);
+	return rc < 0 ? err_wrap(err, "calibration") : 0;
 }
 
 static int result_read(const json_t *from, struct result *out, struct err *err)
@@ -290,8 +290,8 @@ static int result_read(const json_t *from, struct result *out, struct err *err)
 		out->fingerprint = json_dumps(fingerprint, JSON_COMPACT); /* NULL: not compared */
 	out->looks = result_read_u64(from, "looks") > 1 ? 2 : 1;
 
-	int result = result_read_runs(runs, out, err);
-	return result < 0 ? result : result_read_calibration(from, out, err);
+	int rc = result_read_runs(runs, out, err);
+	return rc < 0 ? rc : result_read_calibration(from, out, err);
 }
 
 int result_parse(const char *text, size_t length, struct result *out, struct err *err)
@@ -308,13 +308,13 @@ int result_parse(const char *text, size_t length, struct result *out, struct err
 		return err_set(err, -EINVAL, "line %d, column %d: %s", why.line, why.column,
 			       why.text);
 
-	int result = result_read(json, out, err);
+	int rc = result_read(json, out, err);
 
 	json_decref(json);
-	if (result < 0)
+	if (rc < 0)
 		result_done(out);
 
-	return result;
+	return rc;
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */

@@ -417,22 +417,22 @@ static void runner_read_result(struct runner *self)
 	buf_init(&text, RESULT_BYTES_MAX);
 	result_init(&own);
 
-	int result = file_read(self->options->result_path, &text, &err);
-	if (result == 0 && text.length == 0)
+	int rc = file_read(self->options->result_path, &text, &err);
+	if (rc == 0 && text.length == 0)
 		return; /* it has nothing to say */
-	if (result == 0)
-		result = result_parse(buf_text(&text), text.length, &own, &err);
+	if (rc == 0)
+		rc = result_parse(buf_text(&text), text.length, &own, &err);
 
-	for (size_t i = 0; result == 0 && i < own.run_count; i++) {
-		for (size_t j = 0; result == 0 && j < own.runs[i].metric_count; j++) {
+	for (size_t i = 0; rc == 0 && i < own.run_count; i++) {
+		for (size_t j = 0; rc == 0 && j < own.runs[i].metric_count; j++) {
 			const struct result_metric *metric = &own.runs[i].metrics[j];
-			result = result_run_add(self->out, metric->name, metric->unit,
-						metric->higher_is_better, metric->samples,
-						metric->sample_count, &err);
+			rc = result_run_add(self->out, metric->name, metric->unit,
+					    metric->higher_is_better, metric->samples,
+					    metric->sample_count, &err);
 		}
 	}
 
-	if (result < 0)
+	if (rc < 0)
 		(void)snprintf(self->out->problem, sizeof(self->out->problem), "its result: %.240s",
 			       err.text); /* cut */
 }
@@ -444,26 +444,26 @@ static int runner_add_metrics(struct runner *self, const struct rusage *usage, s
 	double cpu = (double)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) +
 		     (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1e6;
 	double rss = (double)usage->ru_maxrss * 1024;
-	int result = result_run_add(out, "wall", "s", false, &wall, 1, err);
-	if (result == 0)
-		result = result_run_add(out, "cpu", "s", false, &cpu, 1, err);
+	int rc = result_run_add(out, "wall", "s", false, &wall, 1, err);
+	if (rc == 0)
+		rc = result_run_add(out, "cpu", "s", false, &cpu, 1, err);
 
-	if (result == 0)
-		result = result_run_add(out, "rss", "bytes", false, &rss, 1, err);
+	if (rc == 0)
+		rc = result_run_add(out, "rss", "bytes", false, &rss, 1, err);
 
 	bool is_table = self->options->is_nccl_table;
 
-	if (result == 0 && self->has_value)
-		result = result_run_add(out, "output", is_table ? "GB/s" : "",
-					is_table || self->options->line_higher_is_better,
-					&self->value, 1, err);
+	if (rc == 0 && self->has_value)
+		rc = result_run_add(out, "output", is_table ? "GB/s" : "",
+				    is_table || self->options->line_higher_is_better, &self->value,
+				    1, err);
 
-	if (result == 0 && is_table && self->table.has_wrong) {
+	if (rc == 0 && is_table && self->table.has_wrong) {
 		(void)snprintf(out->problem, sizeof(out->problem), "its table has wrong elements");
 		out->rc = out->rc ? out->rc : RUNNER_WRONG;
 	}
 
-	return result;
+	return rc;
 }
 
 /* A run that was aborted has taken no time to train. */
@@ -471,7 +471,7 @@ static int runner_add_training(struct runner *self, struct err *err)
 {
 	double seconds = mlrun_minutes(self->log) * 60, epochs = self->log->converged_epoch;
 	double each = seconds / epochs;
-	int result = 0;
+	int rc = 0;
 
 	if (self->log->has_aborted)
 		(void)snprintf(self->out->problem, sizeof(self->out->problem),
@@ -489,13 +489,13 @@ static int runner_add_training(struct runner *self, struct err *err)
 		return 0;
 	}
 
-	result = result_run_add(self->out, "time_to_train", "s", false, &seconds, 1, err);
-	if (result == 0 && epochs > 0)
-		result = result_run_add(self->out, "epochs", "", false, &epochs, 1, err);
-	if (result == 0 && epochs > 0)
-		result = result_run_add(self->out, "epoch_time", "s", false, &each, 1, err);
+	rc = result_run_add(self->out, "time_to_train", "s", false, &seconds, 1, err);
+	if (rc == 0 && epochs > 0)
+		rc = result_run_add(self->out, "epochs", "", false, &epochs, 1, err);
+	if (rc == 0 && epochs > 0)
+		rc = result_run_add(self->out, "epoch_time", "s", false, &each, 1, err);
 
-	return result;
+	return rc;
 }
 
 static int runner_measure(struct runner *self, struct err *err)

@@ -367,11 +367,11 @@ static int compare_read(const char *path, struct result *out, struct err *err)
 {
 	struct buf text _cleanup_buf_;
 	buf_init(&text, RESULT_BYTES_MAX);
-	int result = file_read(path, &text, err);
-	if (result < 0)
-		return result;
-	result = result_parse(buf_text(&text), text.length, out, err);
-	return result < 0 ? err_wrap(err, "'%s'", path) : 0;
+	int rc = file_read(path, &text, err);
+	if (rc < 0)
+		return rc;
+	rc = result_parse(buf_text(&text), text.length, out, err);
+	return rc < 0 ? err_wrap(err, "'%s'", path) : 0;
 }
 
 /* `a`: what the first file holds. */
@@ -394,10 +394,10 @@ static int compare_from(struct compare_call *self, struct compare_outcome *out, 
 		return compare_again(plan, out, err);
 	}
 
-	int result = compare_read(self->call->argv[1], b, err);
-	return result < 0 ? result
-			  : compare_recorded(a, b, plan->margin, plan->metrics, plan->metric_count,
-					     out, err);
+	int rc = compare_read(self->call->argv[1], b, err);
+	return rc < 0 ? rc
+		      : compare_recorded(a, b, plan->margin, plan->metrics, plan->metric_count, out,
+					 err);
 }
 
 /* --- the report ------------------------------------------------------------------------------- */
@@ -475,8 +475,8 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 	clock_utc_text(started);
 	runner_catch_signals();
 
-	int result = options->from ? compare_from(self, outcome, a, b, &err)
-				   : compare_run(&self->plan, outcome, &err);
+	int rc = options->from ? compare_from(self, outcome, a, b, &err)
+			       : compare_run(&self->plan, outcome, &err);
 
 	if (self->plan.progress)
 		(void)fprintf(stderr, "\r\x1b[K");
@@ -506,11 +506,11 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 				.environment = environ,
 				.gpus = bench_gpus_inventory(self->plan.context)};
 
-	if (result < 0 && !options->from)
+	if (rc < 0 && !options->from)
 		(void)compare_write(options->json, report_json, &report, NULL); /* what there is */
-	if (result == -EINTR)
+	if (rc == -EINTR)
 		return cmd_fail(self->call, COMPARE_EXIT_INTERRUPTED, &err);
-	if (result < 0)
+	if (rc < 0)
 		return cmd_fail(self->call, options->from ? CMD_EXIT_DATA : COMPARE_EXIT_WRONG,
 				&err);
 	if (compare_print(options, &report, &err) < 0)

@@ -35,20 +35,20 @@ static int scaling_read(const char *path, const char *metric, struct scaling *ou
 	result_init(&recorded);
 	buf_init(&text, scaling_is_csv(path) ? SCALING_CSV_MAX : RESULT_BYTES_MAX);
 
-	int result = file_read(path, &text, err);
-	if (result < 0)
-		return result;
+	int rc = file_read(path, &text, err);
+	if (rc < 0)
+		return rc;
 
 	if (scaling_is_csv(path)) {
-		result = scaling_add_csv(out, buf_text(&text), text.length, metric, err);
+		rc = scaling_add_csv(out, buf_text(&text), text.length, metric, err);
 	} else {
-		result = result_parse(buf_text(&text), text.length, &recorded, err);
-		if (result == 0)
-			result = scaling_add_result(out, &recorded, metric, err);
+		rc = result_parse(buf_text(&text), text.length, &recorded, err);
+		if (rc == 0)
+			rc = scaling_add_result(out, &recorded, metric, err);
 		result_done(&recorded);
 	}
 
-	return result < 0 ? err_wrap(err, "'%s'", path) : 0;
+	return rc < 0 ? err_wrap(err, "'%s'", path) : 0;
 }
 
 static int scaling_document(const struct scaling *scaling, const struct bench_scaling *what,
