@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "bench/mlrun.h"
 #include "bench/stats.h"
 
@@ -266,7 +266,7 @@ enum rcp_found rcp_table_find(const struct rcp_table *table, double batch_size,
 const char *rcp_verdict_to_string(enum rcp_verdict verdict)
 {
 	static const char *const names[] = {"same", "faster", "slower", "missing", "not converged"};
-	return (size_t)verdict < array_length(names) ? names[verdict] : "?";
+	return names_at(names, verdict, "?");
 }
 
 static enum rcp_verdict rcp_verdict_of(const struct rcp_result *result)

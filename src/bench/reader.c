@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "bench/reader_internal.h"
 #include "bench/stats.h"
 
@@ -27,12 +27,12 @@ static const char *const reader_caches[READER_CACHE_COUNT] = {"direct", "cold", 
 
 const char *reader_pattern_to_string(enum reader_pattern pattern)
 {
-	return (size_t)pattern < array_length(reader_patterns) ? reader_patterns[pattern] : "?";
+	return names_at(reader_patterns, pattern, "?");
 }
 
 const char *reader_cache_to_string(enum reader_cache cache)
 {
-	return (size_t)cache < array_length(reader_caches) ? reader_caches[cache] : "?";
+	return names_at(reader_caches, cache, "?");
 }
 
 /* What all readers of a case share. */

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/names.h"
 
 #define VERDICT_ALPHA 0.05
 
@@ -24,7 +24,7 @@ static const char *const verdict_names[] = {
 
 const char *verdict_to_string(enum verdict_kind kind)
 {
-	return (size_t)kind < array_length(verdict_names) ? verdict_names[kind] : "?";
+	return names_at(verdict_names, kind, "?");
 }
 
 /* --- the order -------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "cdi/check_internal.h"
@@ -737,11 +738,11 @@ const char *check_id_to_string(enum check_id id)
 	    [CHECK_IMAGE_BLOCKED] = "image-blocked",
 	    [CHECK_IMAGE_CACHE] = "image-cache",
 	};
-	return (size_t)id < array_length(names) ? names[id] : "unknown";
+	return names_at(names, id, "unknown");
 }
 
 const char *check_severity_to_string(enum check_severity severity)
 {
 	static const char *const names[] = {"note", "stale", "unreadable"};
-	return (size_t)severity < array_length(names) ? names[severity] : "unknown";
+	return names_at(names, severity, "unknown");
 }

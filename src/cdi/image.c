@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "cdi/check_internal.h"
 #include "cdi/driver.h"
 #include "cdi/ldcache.h"
@@ -436,11 +437,11 @@ int image_check(const char *directory, const char *triplet, struct cdi_image *ou
 const char *image_libc_to_string(enum image_libc libc)
 {
 	static const char *const names[] = {"none", "glibc", "musl"};
-	return (size_t)libc < array_length(names) ? names[libc] : "unknown";
+	return names_at(names, libc, "unknown");
 }
 
 const char *image_layout_to_string(enum image_layout layout)
 {
 	static const char *const names[] = {"unknown", "debian", "rhel", "flat"};
-	return (size_t)layout < array_length(names) ? names[layout] : "unknown";
+	return names_at(names, layout, "unknown");
 }

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/domain.h"
 #include "base/file.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "hardware/gpu.h"
 
@@ -415,5 +416,5 @@ const char *scan_state_to_string(enum scan_state state)
 	static const char *const names[] = {
 	    "found",	      "not VENDOR/CLASS=NAME", "no such kind",
 	    "no such device", "claimed by two files",  "hidden by a file of higher priority"};
-	return (size_t)state < array_length(names) ? names[state] : "unknown";
+	return names_at(names, state, "unknown");
 }

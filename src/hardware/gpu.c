@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/names.h"
 #include "base/text.h"
 
 void inventory_init(struct inventory *inventory)
@@ -78,7 +79,7 @@ const char *gpu_state_to_string(uint32_t state)
 	    [GPU_STATE_HUNG] = "hung",	 [GPU_STATE_RESET_REQUIRED] = "reset required",
 	    [GPU_STATE_ERROR] = "error",
 	};
-	return state < array_length(names) ? names[state] : "unknown";
+	return names_at(names, state, "unknown");
 }
 
 const char *gpu_architecture_to_string(uint32_t architecture)
@@ -119,7 +120,7 @@ const char *gpu_mig_mode_to_string(uint32_t mode)
 	    [GPU_MIG_DISABLED] = "disabled",
 	    [GPU_MIG_ENABLED] = "enabled",
 	};
-	return mode < array_length(names) ? names[mode] : "unknown";
+	return names_at(names, mode, "unknown");
 }
 
 const char *gpu_level_to_string(uint32_t level)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/names.h"
 #include "hardware/gpu.h"
 #include "hardware/pci.h"
 
@@ -773,7 +774,7 @@ const char *health_state_to_string(uint32_t state)
 	    [HEALTH_DEGRADED] = "degraded",
 	    [HEALTH_UNHEALTHY] = "unhealthy",
 	};
-	return state < array_length(names) ? names[state] : "unknown";
+	return names_at(names, state, "unknown");
 }
 
 static const char *const cause_names[HEALTH_CAUSE_COUNT] = {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/names.h"
 #include "hardware/gpu.h"
 
 _Static_assert((int)SNAPSHOT_GPU_MAX == (int)GPU_MAX, "a snapshot holds every GPU of an inventory");
@@ -158,12 +159,12 @@ const char *snapshot_throttle_to_string(uint32_t bit)
 	static const char *const words[] = {"idle",	   "app_clocks",     "sw_power_cap",
 					    "hw_slowdown", "sync_boost",     "sw_thermal",
 					    "hw_thermal",  "hw_power_brake", "display"};
-	return bit < array_length(words) ? words[bit] : NULL;
+	return names_at(words, bit, NULL);
 }
 
 const char *snapshot_activity_to_string(uint32_t activity)
 {
-	return activity < array_length(activities) ? activities[activity] : "unknown";
+	return names_at(activities, activity, "unknown");
 }
 
 bool snapshot_get(const struct snapshot_gpu *gpu, uint32_t value, int64_t *out)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/names.h"
 
 static const char *const job_state_names[] = {
     [JOB_PENDING] = "Pending", [JOB_HELD] = "Held",	      [JOB_STARTING] = "Starting",
@@ -139,7 +140,7 @@ static const char *const job_isolation_names[] = {
 const char *job_isolation_to_string(enum job_isolation isolation)
 {
 	size_t index = (size_t)isolation;
-	return index < array_length(job_isolation_names) ? job_isolation_names[index] : "?";
+	return names_at(job_isolation_names, index, "?");
 }
 
 int job_isolation_from_string(const char *text, enum job_isolation *out)
@@ -154,7 +155,7 @@ int job_isolation_from_string(const char *text, enum job_isolation *out)
 const char *job_state_to_string(enum job_state state)
 {
 	size_t index = (size_t)state;
-	return index < array_length(job_state_names) ? job_state_names[index] : "?";
+	return names_at(job_state_names, index, "?");
 }
 
 int job_state_from_string(const char *text, enum job_state *out)
@@ -169,7 +170,7 @@ int job_state_from_string(const char *text, enum job_state *out)
 const char *job_reason_to_string(enum job_reason reason)
 {
 	size_t index = (size_t)reason;
-	return index < array_length(job_reason_names) ? job_reason_names[index] : "?";
+	return names_at(job_reason_names, index, "?");
 }
 
 int job_reason_from_string(const char *text, enum job_reason *out)

@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/crash.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "base/text.h"
 #include "job/trash.h"
@@ -466,7 +467,7 @@ static const char *const jobdir_ends[] = {"exited",   "signalled",     "launch-e
 
 const char *jobdir_end_to_string(enum jobdir_end end)
 {
-	return (unsigned)end < array_length(jobdir_ends) ? jobdir_ends[end] : "unknown";
+	return names_at(jobdir_ends, end, "unknown");
 }
 
 bool jobdir_is_container_error(const struct jobdir_result *result)

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/names.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "policy/reader.h"
@@ -774,5 +775,5 @@ bool config_pattern_matches(const char *pattern, const char *text)
 const char *config_source_to_string(uint32_t source)
 {
 	static const char *const names[] = {"default", "file", "environment", "flag"};
-	return source < array_length(names) ? names[source] : "unknown";
+	return names_at(names, source, "unknown");
 }

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 
 /* A device on its way through the steps. */
@@ -680,5 +681,5 @@ size_t policy_compare(const struct policy *before, const struct policy *after,
 const char *policy_change_to_string(enum policy_change change)
 {
 	static const char *const names[] = {"same", "added", "removed", "changed"};
-	return (size_t)change < array_length(names) ? names[change] : "unknown";
+	return names_at(names, change, "unknown");
 }

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "base/check.h"
+#include "base/names.h"
 
 const char *policy_door_to_string(enum policy_door door)
 {
@@ -11,5 +11,5 @@ const char *policy_door_to_string(enum policy_door door)
 	static const char *const words[] = {POLICY_DOORS(POLICY_DOOR_WORD) "none"};
 #undef POLICY_DOOR_WORD
 
-	return (size_t)door < array_length(words) ? words[door] : "unknown";
+	return names_at(words, door, "unknown");
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "web/metrics_page.h"
 
@@ -354,7 +355,7 @@ static void native_mig(struct metrics_page *page, uint32_t metric)
 static const char *mode_word(uint32_t mode)
 {
 	static const char *const words[] = {"exclusive", "timeslice", "mps", "mig"};
-	return mode < array_length(words) ? words[mode] : "";
+	return names_at(words, mode, "");
 }
 
 static struct metrics_labels holder_labels(struct metrics_page *page,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/names.h"
 
 enum { VIEW_COPY_TRIES = 16 };
 
@@ -15,7 +16,7 @@ const char *view_throttle_to_string(uint32_t reason)
 					    "sw_thermal", "hw_thermal", "hw_power_brake"};
 	_Static_assert(array_length(names) == array_length(((struct view_gpu *)0)->throttle_ns),
 		       "one name for each counter");
-	return reason < array_length(names) ? names[reason] : "unknown";
+	return names_at(names, reason, "unknown");
 }
 
 void view_init(struct view *view)

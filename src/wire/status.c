@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "base/text.h"
 
@@ -73,7 +74,7 @@ static const char status_replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
 const char *wire_status_to_string(enum wire_status status)
 {
 	size_t index = (size_t)status;
-	return index < array_length(status_names) ? status_names[index] : "UNKNOWN";
+	return names_at(status_names, index, "UNKNOWN");
 }
 
 enum wire_status wire_status_from_errno(int code)
