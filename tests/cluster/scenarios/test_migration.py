@@ -2,6 +2,8 @@
 """From NVIDIA's device plugin to the service and back, on a real kubelet, under pods that run: the plugin is NVIDIA's own
 program, which finds the simulated GPUs by the simulated NVML."""
 
+import copy
+
 import images
 import pytest
 
@@ -35,35 +37,59 @@ DAEMONSET = {
                     {"name": "libraries", "hostPath": {"path": "/usr/lib/x86_64-linux-gnu"}}]}}}}
 
 
+# What both plugins read where GPUs are shared.
+SHARED = "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n"
+CONFIGMAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "nvidia-config"}, "data": {"config.yaml": SHARED}}
+
+
+def daemonset(shared):
+    """Theirs, whose GPUs are shared as SHARED says, or whole."""
+    made = copy.deepcopy(DAEMONSET)
+    if shared:
+        pod = made["spec"]["template"]["spec"]
+        pod["containers"][0]["env"].append({"name": "CONFIG_FILE", "value": "/config/config.yaml"})
+        pod["containers"][0]["volumeMounts"].append({"name": "config", "mountPath": "/config"})
+        pod["volumes"].append({"name": "config", "configMap": {"name": CONFIGMAP["metadata"]["name"]}})
+    return made
+
+
 def plugin_pods(cluster):
     return cluster.get("pods", namespace="kube-system", selector="app=nvidia-device-plugin")
 
 
-def start_theirs(cluster):
-    cluster.apply(DAEMONSET, namespace="kube-system")
+def start_theirs(cluster, shared=False):
+    cluster.apply(CONFIGMAP, namespace="kube-system")
+    cluster.apply(daemonset(shared), namespace="kube-system")
     wait(lambda: f"NVIDIA's plugin runs: {[pod['status'].get('phase') for pod in plugin_pods(cluster)]}", 60,
          lambda: [pod["status"].get("phase") for pod in plugin_pods(cluster)] == ["Running"] * len(cluster.nodes), every=0.5)
     for one in cluster.nodes:
-        cluster.wait_allocatable(one, 8)
+        cluster.wait_allocatable(one, 16 if shared else 8)
 
 
 def end_theirs(cluster):
     cluster.kubectl("delete", "daemonset", "nvidia-device-plugin", "-n", "kube-system", "--ignore-not-found",
                     "--cascade=foreground", timeout=120)
+    cluster.kubectl("delete", "configmap", CONFIGMAP["metadata"]["name"], "-n", "kube-system", "--ignore-not-found")
 
 
 @pytest.fixture
-def theirs(cluster):
-    """NVIDIA's plugin on every node."""
+def loaded(cluster):
+    """The nodes with NVIDIA's plugin as an image; whichever plugin a scenario starts is gone afterwards."""
     archive = images.make("nvidia")
     for one in cluster.nodes:
         one.load(archive)
     with cleaned(cluster):
         try:
-            start_theirs(cluster)
             yield cluster
         finally:
             end_theirs(cluster)
+
+
+@pytest.fixture
+def theirs(loaded):
+    """NVIDIA's plugin on every node."""
+    start_theirs(loaded)
+    return loaded
 
 
 def resources(cluster, node):
@@ -152,3 +178,41 @@ def test_both_at_once(theirs, node):
     assert gpus_of(theirs, "held") == held
 
 
+def promised(cluster, node, names):
+    """Pod -> the shares that the kubelet has given to it; no share is given to two."""
+    given = node.promised()
+    found = {name: set(given[cluster.get("pod", name)["metadata"]["uid"]]) for name in names}
+    assert len(set().union(*found.values())) == sum(map(len, found.values())), found
+    return found
+
+
+def test_shared_gpus_to_us_and_back(loaded, node):
+    """The same text of sharing for both plugins: a pod keeps its share, and all others are to be had."""
+    start_theirs(loaded, shared=True)
+    some = [f"share-{number}" for number in range(3)]
+    for name in some:
+        loaded.pod(name, node)
+    for name in some:
+        loaded.wait_phase(name, "Running")
+    before, held = resources(loaded, node), {name: gpus_of(loaded, name) for name in some}
+    shares = promised(loaded, node, some)
+    assert before == {"nvidia.com/gpu": "16"}
+
+    end_theirs(loaded)
+    loaded.install(f"--set-literal=config.map.default={SHARED}")
+    loaded.wait_allocatable(node, 16)
+    loaded.pod("ours", node, gpus=13)
+    loaded.wait_phase("ours", "Running")
+    loaded.pod("one-more", node)
+    full(loaded, "one-more")
+    assert resources(loaded, node) == before and len(promised(loaded, node, [*some, "ours"])["ours"]) == 13
+
+    loaded.uninstall()
+    start_theirs(loaded, shared=True)
+    loaded.kubectl("delete", "pod", "ours", "--grace-period=1")
+    loaded.pod("again", node, gpus=13)
+    loaded.wait_phase("again", "Running")
+    assert resources(loaded, node) == before
+    found = promised(loaded, node, [*some, "again"])
+    assert {name: found[name] for name in some} == shares and {name: gpus_of(loaded, name) for name in some} == held
+    assert all(restarts(loaded, name) == 0 for name in some)
