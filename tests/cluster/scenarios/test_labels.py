@@ -87,11 +87,17 @@ def wait_labels(cluster, node, wanted, what):
          lambda: labels(cluster, node) == wanted, every=0.5)
 
 
-def is_only(cluster, node, way):
+def ways(cluster, node):
+    """The ways that have left something, of all three."""
+    found = {"file": feature_file(node), "nodefeature": cluster.get("nodefeatures.nfd.k8s-sigs.io", namespace="sluice"),
+             "direct": applied(cluster, node)}
+    return {way for way, what in found.items() if what}
+
+
+def wait_only(cluster, node, way, seconds):
     """Nothing of the other two ways is left."""
-    return (bool(feature_file(node)) == (way == "file")
-            and bool(cluster.get("nodefeatures.nfd.k8s-sigs.io", namespace="sluice")) == (way == "nodefeature")
-            and bool(applied(cluster, node)) == (way == "direct"))
+    wait(lambda: f"labels by {way} alone, there are labels by {sorted(ways(cluster, node)) or 'no way'}; the service says: "
+         f"{cluster.agent(node, 'sluice', 'agent', 'status')}", seconds, lambda: ways(cluster, node) == {way}, every=1)
 
 
 def test_every_way_has_the_same_labels_and_leaves_none(cluster, node, discovery):
@@ -105,7 +111,7 @@ def test_every_way_has_the_same_labels_and_leaves_none(cluster, node, discovery)
         started = time.monotonic()
         with Gaps(cluster, node, wanted) as gaps:
             install(cluster, way)
-            wait(lambda way=way: f"{way} alone is left", 180, lambda way=way: is_only(cluster, node, way), every=1)
+            wait_only(cluster, node, way, 180)
         wait_labels(cluster, node, wanted, way)
         assert not gaps.gaps, f"{way}: {gaps.gaps[:3]}"
         print(f"labels: {way} after {time.monotonic() - started:.0f} s, {gaps.looks} looks, never without one of {len(wanted)}")
@@ -122,7 +128,7 @@ def test_every_way_has_the_same_labels_and_leaves_none(cluster, node, discovery)
 def test_none_is_left_after_helm_uninstall(cluster, node, discovery, way):
     install(cluster, way)
     wait("labels", 90, lambda: labels(cluster, node), every=1)
-    wait(lambda: f"{way} is settled", 120, lambda: is_only(cluster, node, way), every=1)
+    wait_only(cluster, node, way, 120)
     cluster.uninstall()
     for one in cluster.nodes:
         wait(lambda one=one: f"no label is left on {one.name}: {labels(cluster, one)}", 60, lambda one=one: not labels(cluster, one))
