@@ -490,12 +490,7 @@ int door_cdi_open(struct doors *doors, void **out, struct err *err)
 {
 	const struct doors_parts *parts = doors_parts(doors);
 	const struct door_cdi_options options = {
-	    .loop = parts->loop,
-	    .storage = parts->storage,
-	    .log = parts->log,
-	    .node = parts->node,
-	    .paths = parts->paths,
-	    .root = parts->root,
+	    DOORS_OPTIONS(parts),
 	    .changed = doors_on_specifications,
 	    .context = doors,
 	};

@@ -739,12 +739,7 @@ int door_labels_open(struct doors *doors, void **out, struct err *err)
 {
 	const struct doors_parts *parts = doors_parts(doors);
 	const struct door_labels_options options = {
-	    .loop = parts->loop,
-	    .storage = parts->storage,
-	    .log = parts->log,
-	    .node = parts->node,
-	    .paths = parts->paths,
-	    .root = parts->root,
+	    DOORS_OPTIONS(parts),
 	    .cluster = parts->cluster,
 	    .namespace_ = parts->namespace_,
 	    .pod = parts->pod,

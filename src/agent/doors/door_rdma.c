@@ -685,17 +685,9 @@ int door_rdma_open(struct doors *doors, void **out, struct err *err)
 {
 	const struct doors_parts *parts = doors_parts(doors);
 	const struct door_rdma_options options = {
-	    .loop = parts->loop,
-	    .storage = parts->storage,
-	    .log = parts->log,
-	    .node = parts->node,
-	    .paths = parts->paths,
-	    .root = parts->root,
-	    .kubelet_socket = parts->kubelet_socket,
-	    .event = door_rdma_on_event,
-	    .changed = doors_on_adapters,
-	    .counted = doors_on_view,
-	    .context = doors,
+	    DOORS_OPTIONS(parts),	 .kubelet_socket = parts->kubelet_socket,
+	    .event = door_rdma_on_event, .changed = doors_on_adapters,
+	    .counted = doors_on_view,	 .context = doors,
 	};
 	struct door_rdma *door = NULL;
 

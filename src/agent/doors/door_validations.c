@@ -453,12 +453,7 @@ int door_validations_open(struct doors *doors, void **out, struct err *err)
 {
 	const struct doors_parts *parts = doors_parts(doors);
 	const struct door_validations_options options = {
-	    .loop = parts->loop,
-	    .storage = parts->storage,
-	    .log = parts->log,
-	    .node = parts->node,
-	    .paths = parts->paths,
-	    .root = parts->root,
+	    DOORS_OPTIONS(parts),
 	    .cdi = doors_at(doors, DOOR_CDI),
 	    .kubelet = doors_at(doors, DOOR_KUBELET),
 	};

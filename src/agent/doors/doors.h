@@ -59,6 +59,11 @@ struct doors_parts {
 	const char *runtime; /* the container runtime's socket; NULL or "": the usual ones */
 };
 
+/* What the options of most doors begin with, for their initializer. */
+#define DOORS_OPTIONS(parts)                                                                       \
+	.loop = (parts)->loop, .storage = (parts)->storage, .log = (parts)->log,                   \
+	.node = (parts)->node, .paths = (parts)->paths, .root = (parts)->root
+
 /* With the kubelet's door open; the others are by doors_open(). -ENOMEM, ... */
 int doors_new(const struct doors_parts *parts, struct doors **out, struct err *err);
 /* The first failure of one of them: what those that are open have begun must end before
