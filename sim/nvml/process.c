@@ -92,59 +92,26 @@ static unsigned process_get(const struct call *call, uint8_t type, bool first_ve
 	return array_out(first, have, sizeof(first[0]), out, count);
 }
 
-unsigned impl_DeviceGetComputeRunningProcesses(struct call *call, unsigned *count,
-					       struct nvml_process_info_v1 *out)
-{
-	return process_get(call, SIM_PROCESS_COMPUTE, true, count, out);
-}
+/* The three forms in which NVML has each list: the first has smaller entries. */
+#define RUNNING_PROCESSES(name, sort)                                                              \
+	unsigned impl_##name(struct call *call, unsigned *count, struct nvml_process_info_v1 *out) \
+	{                                                                                          \
+		return process_get(call, sort, true, count, out);                                  \
+	}                                                                                          \
+	unsigned impl_##name##_v2(struct call *call, unsigned *count,                              \
+				  struct nvml_process_info *out)                                   \
+	{                                                                                          \
+		return process_get(call, sort, false, count, out);                                 \
+	}                                                                                          \
+	unsigned impl_##name##_v3(struct call *call, unsigned *count,                              \
+				  struct nvml_process_info *out)                                   \
+	{                                                                                          \
+		return process_get(call, sort, false, count, out);                                 \
+	}
 
-unsigned impl_DeviceGetComputeRunningProcesses_v2(struct call *call, unsigned *count,
-						  struct nvml_process_info *out)
-{
-	return process_get(call, SIM_PROCESS_COMPUTE, false, count, out);
-}
-
-unsigned impl_DeviceGetComputeRunningProcesses_v3(struct call *call, unsigned *count,
-						  struct nvml_process_info *out)
-{
-	return process_get(call, SIM_PROCESS_COMPUTE, false, count, out);
-}
-
-unsigned impl_DeviceGetGraphicsRunningProcesses(struct call *call, unsigned *count,
-						struct nvml_process_info_v1 *out)
-{
-	return process_get(call, SIM_PROCESS_GRAPHICS, true, count, out);
-}
-
-unsigned impl_DeviceGetGraphicsRunningProcesses_v2(struct call *call, unsigned *count,
-						   struct nvml_process_info *out)
-{
-	return process_get(call, SIM_PROCESS_GRAPHICS, false, count, out);
-}
-
-unsigned impl_DeviceGetGraphicsRunningProcesses_v3(struct call *call, unsigned *count,
-						   struct nvml_process_info *out)
-{
-	return process_get(call, SIM_PROCESS_GRAPHICS, false, count, out);
-}
-
-unsigned impl_DeviceGetMPSComputeRunningProcesses(struct call *call, unsigned *count,
-						  struct nvml_process_info_v1 *out)
-{
-	return process_get(call, SIM_PROCESS_MPS, true, count, out);
-}
-
-unsigned impl_DeviceGetMPSComputeRunningProcesses_v2(struct call *call, unsigned *count,
-						     struct nvml_process_info *out)
-{
-	return process_get(call, SIM_PROCESS_MPS, false, count, out);
-}
-
-unsigned impl_DeviceGetMPSComputeRunningProcesses_v3(struct call *call, unsigned *count,
-						     struct nvml_process_info *out)
-{
-	return process_get(call, SIM_PROCESS_MPS, false, count, out);
-}
+RUNNING_PROCESSES(DeviceGetComputeRunningProcesses, SIM_PROCESS_COMPUTE)
+RUNNING_PROCESSES(DeviceGetGraphicsRunningProcesses, SIM_PROCESS_GRAPHICS)
+RUNNING_PROCESSES(DeviceGetMPSComputeRunningProcesses, SIM_PROCESS_MPS)
 
 /* mode: 0 compute, 1 graphics, 2 MPS. */
 unsigned impl_DeviceGetRunningProcessDetailList(struct call *call,
