@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/suggest.h"
 #include "doctor/facts.h"
 
@@ -21,7 +22,7 @@ const char *doctor_status_to_string(enum doctor_status status)
 	    [DOCTOR_OK] = "ok",	    [DOCTOR_INFO] = "info",	  [DOCTOR_WARN] = "warn",
 	    [DOCTOR_FAIL] = "fail", [DOCTOR_UNKNOWN] = "unknown", [DOCTOR_SKIP] = "skip",
 	};
-	return (unsigned)status < DOCTOR_STATUS_COUNT ? names[status] : "unknown";
+	return names_at(names, status, "unknown");
 }
 
 int doctor_new(const struct doctor_options *options, struct doctor **out, struct err *err)

@@ -800,7 +800,7 @@ static const char *const cause_names[HEALTH_CAUSE_COUNT] = {
 
 const char *health_cause_to_string(uint32_t cause)
 {
-	return cause < HEALTH_CAUSE_COUNT ? cause_names[cause] : "unknown";
+	return names_at(cause_names, cause, "unknown");
 }
 
 int health_cause_from_string(const char *word)
@@ -824,6 +824,5 @@ const char *health_recovery_to_string(uint32_t action)
 	    "reset the bus",
 	    "restart the system",
 	};
-	return action < array_length(names) ? names[action]
-					    : "an action that this build does not know";
+	return names_at(names, action, "an action that this build does not know");
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 
 struct minor {
@@ -21,7 +22,7 @@ struct minors {
 const char *minors_machine_to_string(enum minors_machine which)
 {
 	static const char *const names[MINORS_MACHINE_COUNT] = {"config", "monitor"};
-	return which < MINORS_MACHINE_COUNT ? names[which] : "unknown";
+	return names_at(names, which, "unknown");
 }
 
 static int minor_compare(const void *left, const void *right)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/names.h"
 
 struct xid_range {
 	uint16_t first, last;
@@ -109,5 +110,5 @@ static const char *const class_names[XID_CLASS_COUNT] = {
 
 const char *xid_class_to_string(uint32_t class_)
 {
-	return class_ < XID_CLASS_COUNT ? class_names[class_] : "unknown";
+	return names_at(class_names, class_, "unknown");
 }

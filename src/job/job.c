@@ -139,8 +139,7 @@ static const char *const job_isolation_names[] = {
 
 const char *job_isolation_to_string(enum job_isolation isolation)
 {
-	size_t index = (size_t)isolation;
-	return names_at(job_isolation_names, index, "?");
+	return names_at(job_isolation_names, isolation, "?");
 }
 
 int job_isolation_from_string(const char *text, enum job_isolation *out)
@@ -154,8 +153,7 @@ int job_isolation_from_string(const char *text, enum job_isolation *out)
 
 const char *job_state_to_string(enum job_state state)
 {
-	size_t index = (size_t)state;
-	return names_at(job_state_names, index, "?");
+	return names_at(job_state_names, state, "?");
 }
 
 int job_state_from_string(const char *text, enum job_state *out)
@@ -169,8 +167,7 @@ int job_state_from_string(const char *text, enum job_state *out)
 
 const char *job_reason_to_string(enum job_reason reason)
 {
-	size_t index = (size_t)reason;
-	return names_at(job_reason_names, index, "?");
+	return names_at(job_reason_names, reason, "?");
 }
 
 int job_reason_from_string(const char *text, enum job_reason *out)

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "job/warning.h"
 
 /* --- which field is which --------------------------------------------------------------------- */
@@ -106,12 +107,12 @@ const size_t schema_spec_count = array_length(schema_spec);
 
 const char *spec_runtime_to_string(uint32_t runtime)
 {
-	return runtime < SPEC_RUNTIME_COUNT ? spec_runtimes[runtime] : NULL;
+	return names_at(spec_runtimes, runtime, NULL);
 }
 
 const char *spec_pull_to_string(uint32_t pull)
 {
-	return pull < SPEC_PULL_COUNT ? spec_pulls[pull] : NULL;
+	return names_at(spec_pulls, pull, NULL);
 }
 
 /* --- what is wanted --------------------------------------------------------------------------- */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "base/text.h"
 #include "job/indices.h"
@@ -22,7 +22,7 @@ static const char *const wants_isolations[WANTS_ISOLATION_COUNT] = {
 
 const char *wants_isolation_to_string(uint32_t isolation)
 {
-	return isolation < WANTS_ISOLATION_COUNT ? wants_isolations[isolation] : NULL;
+	return names_at(wants_isolations, isolation, NULL);
 }
 
 int wants_isolation_from_string(const char *text, uint32_t *out)

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "base/suggest.h"
 #include "hardware/rdma.h"
@@ -34,7 +35,7 @@ static const char *const selector_names[RDMA_SELECT_COUNT] = {
 
 const char *rdma_config_selector_to_string(enum rdma_config_selector selector)
 {
-	return selector < RDMA_SELECT_COUNT ? selector_names[selector] : "unknown";
+	return names_at(selector_names, selector, "unknown");
 }
 
 void rdma_config_done(struct rdma_config *config)

@@ -16,11 +16,11 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "hardware/callmark.h"
 #include "hardware/change.h"
@@ -844,5 +844,5 @@ const char *probe_event_kind_to_string(uint32_t kind)
 	    [PROBE_EVENT_NO_LOG] = "no-kernel-log",
 	    [PROBE_EVENT_ENDED] = "ended",
 	};
-	return kind < PROBE_EVENT_KIND_COUNT ? names[kind] : "unknown";
+	return names_at(names, kind, "unknown");
 }

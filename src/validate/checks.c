@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/jsonw.h"
+#include "base/names.h"
 #include "bench/result.h"
 
 const char *check_status_to_string(enum check_status status)
@@ -15,7 +16,7 @@ const char *check_status_to_string(enum check_status status)
 	    [CHECK_PASS] = "PASS", [CHECK_WARN] = "WARN", [CHECK_SKIP] = "SKIP",
 	    [CHECK_SLOW] = "SLOW", [CHECK_FAIL] = "FAIL",
 	};
-	return (unsigned)status < CHECK_STATUS_COUNT ? words[status] : "?";
+	return names_at(words, status, "?");
 }
 
 void check_set(struct check *check, enum check_status status, const char *format, ...)

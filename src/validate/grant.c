@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/check.h"
+#include "base/names.h"
 #include "validate/checks.h"
 
 enum { GRANT_PREFIX = 4, GRANT_PREFIX_MIN = 8 };
@@ -17,7 +18,7 @@ const char *grant_source_to_string(enum grant_source source)
 	    [GRANT_SLUICE] = "SLUICE_GPUS",
 	    [GRANT_NVIDIA] = "NVIDIA_VISIBLE_DEVICES",
 	};
-	return (unsigned)source < GRANT_SOURCE_COUNT ? names[source] : "?";
+	return names_at(names, source, "?");
 }
 
 static bool grant_is_uuid(const char *name)

@@ -33,7 +33,7 @@ const char *view_ready_to_string(uint32_t what)
 {
 	static const char *const names[VIEW_READY_COUNT] = {
 	    "driver", "toolkit", "plugin", "nvidia-peermem", "gdrcopy", "nvidia-fs", "mofed"};
-	return what < VIEW_READY_COUNT ? names[what] : "unknown";
+	return names_at(names, what, "unknown");
 }
 
 /* --- checking --------------------------------------------------------------------------------- */

@@ -73,8 +73,7 @@ static const char status_replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
 
 const char *wire_status_to_string(enum wire_status status)
 {
-	size_t index = (size_t)status;
-	return names_at(status_names, index, "UNKNOWN");
+	return names_at(status_names, status, "UNKNOWN");
 }
 
 enum wire_status wire_status_from_errno(int code)

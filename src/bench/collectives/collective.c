@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/check.h"
+#include "base/names.h"
 
 struct collective_op_facts {
 	const char *name;
@@ -58,7 +58,7 @@ const char *collective_type_to_string(enum collective_type type)
 
 const char *collective_redop_to_string(enum collective_redop redop)
 {
-	return redop < COLLECTIVE_REDOP_COUNT ? redop_names[redop] : "?";
+	return names_at(redop_names, redop, "?");
 }
 
 int collective_op_parse(const char *text, enum collective_op *out)

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "bench/gpu/load_internal.h"
 
@@ -33,7 +34,7 @@ const char *load_mode_to_string(enum load_mode mode)
 {
 	static const char *const names[] = {"gemm", "burn",  "small", "graph",
 					    "lc",   "alloc", "ruler"};
-	return mode < LOAD_MODE_COUNT ? names[mode] : "unknown";
+	return names_at(names, mode, "unknown");
 }
 
 int load_plan_check(const struct load_plan *plan, struct err *err)

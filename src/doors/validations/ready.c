@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/check.h"
 #include "base/file.h"
+#include "base/names.h"
 #include "hardware/driver_root.h"
 #include "hardware/gpu.h"
 #include "hardware/pci.h"
@@ -19,7 +19,7 @@ const char *ready_name(enum ready_what what)
 	    [READY_GDRCOPY] = "gdrcopy-ready", [READY_NVIDIA_FS] = "nvidia-fs-ready",
 	    [READY_MOFED] = "mofed-ready",
 	};
-	return what < READY_COUNT ? names[what] : "unknown";
+	return names_at(names, what, "unknown");
 }
 
 /* Programs of the operator read this file in a container that has the host at /host and a driver

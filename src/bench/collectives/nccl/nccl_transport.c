@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "base/text.h"
 #include "hardware/rdma.h"
@@ -34,7 +35,7 @@ static const char *nccl_path_to_string(enum nccl_path path)
 	    [NCCL_PATH_NET_SOCKET] = "NET/Socket",
 	    [NCCL_PATH_NET_OTHER] = "NET (plugin)",
 	};
-	return path < NCCL_PATH_COUNT ? name[path] : "?";
+	return names_at(name, path, "?");
 }
 
 /* A piece of a line. */
