@@ -110,6 +110,7 @@ struct job {
 	/* Loop time, while it waits; 0: there is no pledge (schedule_pledge.h). When it was made,
 	 * and by when the job starts; UINT64_MAX: nobody knows. */
 	uint64_t pledged_ns, promise_ns;
+	bool takes_no_estimates; /* somebody went past its pledge by an estimate that was wrong */
 	int64_t start_estimate_unix_ns; /* when it can start; 0: not known */
 	bool start_is_estimate; /* by what such jobs have taken; else by the limits of what runs */
 	uint64_t estimate_ns;	/* how long such jobs of its user take; 0: not known */

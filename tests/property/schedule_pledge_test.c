@@ -5,7 +5,10 @@
  * remembers neither turns nor pledges. What must hold after each pass, whatever came:
  *   - what started after the pledge and does not end before the promise never takes so many GPUs
  * that too few are left for the wide job when the others end, unless it is of a higher priority;
- *   - where all that ran had limits, the wide job starts by the promise;
+ *   - what has no limit and is estimated to end before the promise goes past like that as well,
+ * until the first of these takes longer: from then on none does;
+ *   - where all that ran had limits, the wide job starts by the promise, unless an estimate misled
+ * it;
  *   - no GPU is idle while every job that waits would fit on the idle ones;
  *   - a job whose user has had far too much starts when its age outweighs that, though others never
  * stop coming.
@@ -33,6 +36,8 @@ enum property_limits {
 struct life_job {
 	struct job job;			   /* first */
 	uint64_t came, runs, limit, began; /* limit 0: none */
+	uint64_t estimate; /* of one without a limit; 0: none. As often wrong as right */
+	uint64_t misled;   /* when the first that went past its pledge took too long; 0: none has */
 	uint64_t since, pledged, promise;
 	bool waits, runs_now, knew_all, yielded;
 	size_t gpu_count, gpus[GPUS];
@@ -59,13 +64,15 @@ static void fail(const struct life *life, const struct life_job *job, const char
 	for (size_t i = 0; i < life->count; i++) {
 		const struct life_job *one = &life->jobs[i];
 		if (one->waits || one->runs_now)
-			(void)fprintf(
-			    stderr,
-			    "  job %" PRIu64 " priority %d gpus %u came %" PRIu64 " limit %" PRIu64
-			    " began %" PRIu64 " pledged %" PRIu64 " promise %" PRIu64 "%s\n",
-			    one->job.id, one->job.wants.priority, one->job.gpus, one->came - BEGIN,
-			    one->limit, one->runs_now ? one->began - BEGIN : 0, one->job.pledged_ns,
-			    one->job.promise_ns, one->waits ? "" : " runs");
+			(void)fprintf(stderr,
+				      "  job %" PRIu64 " priority %d gpus %u came %" PRIu64
+				      " limit %" PRIu64 " estimate %" PRIu64 " began %" PRIu64
+				      " pledged %" PRIu64 " promise %" PRIu64 " misled %" PRIu64
+				      "%s\n",
+				      one->job.id, one->job.wants.priority, one->job.gpus,
+				      one->came - BEGIN, one->limit, one->estimate,
+				      one->runs_now ? one->began - BEGIN : 0, one->job.pledged_ns,
+				      one->job.promise_ns, one->misled, one->waits ? "" : " runs");
 	}
 	exit(1);
 }
@@ -107,7 +114,9 @@ static void life_arrive(struct life *life, bool has_limits)
 	job->waits = true;
 	job->runs = 1 + random_below(LONGEST);
 	job->limit = has_limits || chance(50) ? job->runs + random_below(4) : 0;
+	job->estimate = job->limit || chance(50) ? 0 : 1 + random_below(LONGEST);
 	job->job.wants.time_ns = job->limit;
+	job->job.estimate_ns = job->estimate;
 	job->job.wants.priority = chance(85) ? 0 : (int32_t)random_below(3) - 1;
 }
 
@@ -122,8 +131,11 @@ static void life_decide(const struct job *shown, struct schedule_decision *decis
 		for (size_t i = 0; i < life->count; i++)
 			job->knew_all &= !life->jobs[i].runs_now || life->jobs[i].limit > 0;
 	}
+	if (decision->pledged_ns != job->job.pledged_ns)
+		job->misled = 0;
 	job->job.pledged_ns = decision->pledged_ns;
 	job->job.promise_ns = decision->promise_ns;
+	job->job.takes_no_estimates = decision->takes_no_estimates;
 	if (decision->pledged_ns) {
 		job->pledged = decision->pledged_ns;
 		job->promise = decision->promise_ns;
@@ -137,6 +149,35 @@ static void life_decide(const struct job *shown, struct schedule_decision *decis
 	job->gpu_count = decision->grant_count;
 	for (size_t i = 0; i < decision->grant_count; i++)
 		job->gpus[i] = decision->grants[i].index;
+}
+
+/* How long it still runs, as far as anybody knows. */
+static uint64_t life_left(const struct life *life, const struct life_job *job)
+{
+	uint64_t end = job->began + (job->limit ? job->limit : job->estimate);
+	if (job->limit)
+		return end - life->now;
+	return job->estimate && end > life->now ? end - life->now : SCHEDULE_NEVER;
+}
+
+static bool life_is_overdue(const struct life *life, const struct life_job *job)
+{
+	return job->estimate > 0 && life->now > job->began + job->estimate;
+}
+
+/* Notes who of those that wait is misled by now. */
+static void life_mislead(struct life *life)
+{
+	for (size_t i = 0; i < life->count; i++) {
+		struct life_job *wide = &life->jobs[i];
+		for (size_t k = 0; k < life->count && wide->waits && wide->job.pledged_ns; k++) {
+			const struct life_job *job = &life->jobs[k];
+			if (wide->misled == 0 && job->runs_now && life_is_overdue(life, job) &&
+			    job->since >= wide->job.pledged_ns &&
+			    job->job.wants.priority <= wide->job.wants.priority)
+				wide->misled = life->now;
+		}
+	}
 }
 
 static void life_pass(struct life *life)
@@ -169,7 +210,9 @@ static void life_pass(struct life *life)
 		running[running_count++] = (struct schedule_running){
 		    .uid = job->job.uid,
 		    .priority = job->job.wants.priority,
-		    .left_ns = job->limit ? job->began + job->limit - life->now : SCHEDULE_NEVER,
+		    .left_ns = life_left(life, job),
+		    .is_estimate = job->limit == 0 && life_left(life, job) != SCHEDULE_NEVER,
+		    .is_overdue = life_is_overdue(life, job),
 		    .since_ns = job->since,
 		    .grants = own,
 		    .grant_count = job->gpu_count};
@@ -187,6 +230,16 @@ static void life_pass(struct life *life)
 
 /* --- what must hold -------------------------------------------------------------------------- */
 
+/* Whether it is there after the promise, as far as anybody could tell when it started. */
+static bool is_late(const struct life_job *wide, const struct life_job *job)
+{
+	if (job->limit > 0)
+		return job->began + job->limit > wide->job.promise_ns;
+	if (job->estimate == 0 || (wide->misled > 0 && job->since >= wide->misled))
+		return true;
+	return job->began + job->estimate > wide->job.promise_ns;
+}
+
 /* GPUs of jobs that started after the pledge and are not gone by the promise. */
 static void check_pledge(const struct life *life, const struct life_job *wide)
 {
@@ -198,7 +251,7 @@ static void check_pledge(const struct life *life, const struct life_job *wide)
 			continue;
 		if (job->job.wants.priority > wide->job.wants.priority)
 			higher += job->job.gpus;
-		else if (job->limit == 0 || job->began + job->limit > wide->job.promise_ns)
+		else if (is_late(wide, job))
 			late += job->job.gpus;
 	}
 	if (higher == 0 && life->gpu_count - late < wide->job.gpus)
@@ -225,7 +278,7 @@ static void check_step(struct life *life)
 			    other->job.wants.priority > job->job.wants.priority &&
 			    (other->waits || (other->runs_now && other->since >= job->pledged));
 		}
-		if (job->job.pledged_ns && job->knew_all && !job->yielded &&
+		if (job->job.pledged_ns && job->knew_all && !job->yielded && job->misled == 0 &&
 		    life->now > job->job.promise_ns)
 			fail(life, job, "waits longer than it was promised");
 	}
@@ -239,7 +292,8 @@ static void life_restart(struct life *life)
 		life->jobs[i].job.has_turn = false;
 		life->jobs[i].job.pledged_ns = life->jobs[i].job.promise_ns = 0;
 		life->jobs[i].since = life->now;
-		life->jobs[i].pledged = 0;
+		life->jobs[i].pledged = life->jobs[i].misled = 0;
+		life->jobs[i].job.takes_no_estimates = false;
 		life->jobs[i].yielded = false;
 	}
 }
@@ -262,6 +316,7 @@ static size_t round_stream(struct life *life)
 			life_arrive(life, has_limits);
 		if (chance(2))
 			life_restart(life);
+		life_mislead(life);
 		life_pass(life);
 		check_step(life);
 	}

@@ -235,6 +235,7 @@ static void queue_note_pledge(const struct queue *queue, struct job *job,
 
 	job->pledged_ns = decision->pledged_ns;
 	job->promise_ns = decision->promise_ns;
+	job->takes_no_estimates = decision->takes_no_estimates;
 	job->start_estimate_unix_ns = is_known ? now_unix_ns + (int64_t)decision->opens_ns : 0;
 	job->start_is_estimate = decision->opens_is_estimate;
 }
@@ -409,6 +410,14 @@ uint64_t queue_left_ns(const struct job *job, int64_t now_unix_ns)
 	return ran_ns < time_ns ? time_ns - ran_ns : 0;
 }
 
+/* Whether one without a limit runs longer than was estimated when it started. */
+static bool queue_is_overdue(const struct job *job, int64_t now_unix_ns)
+{
+	int64_t ran_ns = job->started_unix_ns > 0 ? now_unix_ns - job->started_unix_ns : 0;
+	return job->state != JOB_STARTING && job->wants.time_ns == 0 && job->estimate_ns > 0 &&
+	       ran_ns > 0 && (uint64_t)ran_ns > job->estimate_ns;
+}
+
 /* The same of one without a limit, by what such jobs have taken. One that has taken longer already
  * is not known any more, nor are those that are to come. */
 static uint64_t queue_left_estimate_ns(struct queue *queue, const struct job *job,
@@ -440,15 +449,17 @@ size_t queue_pass_running(struct queue *queue, struct schedule_running *out)
 		if (!run || queue->jobs[i]->phase == QUEUE_WAITING)
 			continue; /* nothing of it was started */
 
-		out[count++] = (struct schedule_running){.uid = job->uid,
-							 .array_id = job->array_id,
-							 .cpu_milli = job->wants.cpu_milli,
-							 .mem_bytes = job->wants.mem_bytes,
-							 .left_ns = queue_left_ns(job, now_unix_ns),
-							 .priority = job->wants.priority,
-							 .since_ns = run->since_ns,
-							 .grants = run->grants,
-							 .grant_count = run->grant_count};
+		out[count++] =
+		    (struct schedule_running){.uid = job->uid,
+					      .array_id = job->array_id,
+					      .cpu_milli = job->wants.cpu_milli,
+					      .mem_bytes = job->wants.mem_bytes,
+					      .left_ns = queue_left_ns(job, now_unix_ns),
+					      .is_overdue = queue_is_overdue(job, now_unix_ns),
+					      .priority = job->wants.priority,
+					      .since_ns = run->since_ns,
+					      .grants = run->grants,
+					      .grant_count = run->grant_count};
 		if (out[count - 1].left_ns != SCHEDULE_NEVER)
 			continue;
 

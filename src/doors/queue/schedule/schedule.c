@@ -213,12 +213,20 @@ static void schedule_keep_device(struct schedule_state *state, size_t place, siz
 	    .id = state->job->id,
 	    .order = order,
 	    .window_ns = opens_ns == SCHEDULE_NEVER ? 0 : opens_ns,
+	    .takes_no_estimates = state->takes_no_estimates,
 	};
 
-	if (state->first[place].id == 0)
+	if (state->first[place].id == 0) {
 		state->first[place] = state->shut[place] = keeper;
-	else if (keeper.window_ns < state->shut[place].window_ns)
-		state->shut[place] = keeper;
+		return;
+	}
+
+	struct schedule_keeper *shut = &state->shut[place];
+	bool takes_no_estimates = shut->takes_no_estimates || keeper.takes_no_estimates;
+
+	if (keeper.window_ns < shut->window_ns)
+		*shut = keeper;
+	shut->takes_no_estimates = takes_no_estimates;
 }
 
 /* Whether it makes a difference when the job in hand can start. */
@@ -750,6 +758,7 @@ static int schedule_decide(struct schedule_state *state, size_t order, uint64_t 
 	out->was_pledged = schedule_order_pledges(&state->order, job);
 	out->pledged_ns = state->pledged_ns;
 	out->promise_ns = state->promise_ns;
+	out->takes_no_estimates = state->takes_no_estimates;
 	out->opens_ns = state->opens_ns;
 	out->opens_is_estimate = state->opens_is_estimate;
 	if (state->waiter_count > waiters)
@@ -768,6 +777,7 @@ static void schedule_take_up(struct schedule_state *state, const struct job *job
 	state->opens_ns = SCHEDULE_NEVER;
 	state->opens_is_estimate = false;
 	state->pledged_ns = state->promise_ns = 0;
+	state->takes_no_estimates = false;
 }
 
 /* Something was taken that others wait for: they have less now than they said. */

@@ -168,6 +168,7 @@ struct schedule_decision {
 	bool was_pledged; /* what it got, or will get, was or is pledged to it */
 	bool has_turn;	  /* to be handed back in struct job in the next pass, */
 	uint64_t pledged_ns, promise_ns; /* and these; 0: there is no pledge */
+	bool takes_no_estimates;
 	/* In how long it can start if all that runs ends when it is to; SCHEDULE_NEVER: not known.
 	 * `opens_is_estimate`: some of that says no more than what such jobs have taken. */
 	uint64_t opens_ns;
@@ -184,6 +185,7 @@ struct schedule_running {
 	uint64_t mem_bytes;
 	uint64_t left_ns; /* how long it may still run; SCHEDULE_NEVER: not known */
 	bool is_estimate; /* that is no limit, but what such jobs have taken */
+	bool is_overdue;  /* it has no limit, and runs longer than was estimated when it started */
 	int32_t priority;
 	uint64_t since_ns;		   /* as now_ns: when it got what it has */
 	const struct launch_grant *grants; /* borrowed */

@@ -30,6 +30,7 @@ static int ahead_add_guest(struct schedule_state *state, const struct launch_gra
 	const struct schedule_device *device = schedule_machine_find(state->machine, grant->uuid);
 	struct schedule_guest guest = {.left_ns = running->left_ns,
 				       .is_estimate = running->is_estimate,
+				       .is_overdue = running->is_overdue,
 				       .priority = running->priority,
 				       .since_ns = running->since_ns};
 

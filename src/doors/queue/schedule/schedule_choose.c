@@ -12,14 +12,21 @@
 #include "doors/queue/schedule/schedule_internal.h"
 #include "units/allocator.h"
 
+static bool choose_is_kept_by(const struct schedule_state *state,
+			      const struct schedule_keeper *keeper)
+{
+	return state->time_ns > keeper->window_ns ||
+	       (state->time_is_estimate && keeper->takes_no_estimates);
+}
+
 const struct schedule_keeper *schedule_keeper(const struct schedule_state *state, size_t place)
 {
 	const struct schedule_keeper *first = &state->first[place], *shut = &state->shut[place];
 	if (first->id == 0)
 		return NULL;
-	if (state->time_ns > first->window_ns)
+	if (choose_is_kept_by(state, first))
 		return first;
-	return state->time_ns > shut->window_ns ? shut : NULL;
+	return choose_is_kept_by(state, shut) ? shut : NULL;
 }
 
 static bool schedule_is_to_be_had(const struct schedule_state *state, size_t place)

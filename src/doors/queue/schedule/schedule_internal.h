@@ -114,7 +114,7 @@ struct schedule_guest {
 	uint16_t place;
 	uint32_t slots;
 	uint64_t left_ns; /* SCHEDULE_NEVER: not known */
-	bool is_estimate;
+	bool is_estimate, is_overdue;
 	int32_t priority;
 	uint64_t since_ns;
 };
@@ -127,9 +127,10 @@ struct schedule_end {
 
 /* A job that waits and keeps a device. */
 struct schedule_keeper {
-	uint64_t id;	    /* 0: none */
-	size_t order;	    /* its place in the order */
-	uint64_t window_ns; /* who runs no longer does not delay it */
+	uint64_t id;		 /* 0: none */
+	size_t order;		 /* its place in the order */
+	uint64_t window_ns;	 /* who runs no longer does not delay it, */
+	bool takes_no_estimates; /* if that is no estimate */
 };
 
 /* An amount, and who keeps of it. */
@@ -160,7 +161,8 @@ struct schedule_state {
 	uint64_t time_ns;      /* how long it runs; SCHEDULE_NEVER: it does not say */
 	bool time_is_estimate;
 	uint64_t pledged_ns, promise_ns; /* as of struct job, from now on */
-	uint64_t opens_ns;		 /* in how long it can start; SCHEDULE_NEVER: not known */
+	bool takes_no_estimates;
+	uint64_t opens_ns; /* in how long it can start; SCHEDULE_NEVER: not known */
 	bool opens_is_estimate;
 	struct schedule_want want;
 	char text[JOB_REASON_MAX]; /* its reason */

@@ -92,6 +92,21 @@ void schedule_plan_make(const struct schedule_state *state, struct schedule_open
 		out->gathered[out->count++] = openings[i].place;
 }
 
+/* Of those that went past by an estimate one takes longer: what others are estimated to take is
+ * worth no more. */
+static bool pledge_was_misled(const struct schedule_state *state)
+{
+	for (size_t i = 0; i < state->guest_count; i++) {
+		const struct schedule_guest *guest = &state->guests[i];
+		if (guest->is_overdue && guest->since_ns >= state->job->pledged_ns &&
+		    !pledge_yields_to(state, guest) &&
+		    schedule_want_has(&state->want, guest->place))
+			return true;
+	}
+
+	return false;
+}
+
 uint64_t schedule_pledge_window(struct schedule_state *state, struct schedule_plan *plan)
 {
 	const struct job *job = state->job;
@@ -103,8 +118,14 @@ uint64_t schedule_pledge_window(struct schedule_state *state, struct schedule_pl
 		is_new = pledge_yields_to(state, &state->guests[i]) &&
 			 schedule_want_has(&state->want, state->guests[i].place);
 
+	state->takes_no_estimates =
+	    !is_new && (job->takes_no_estimates || pledge_was_misled(state));
 	state->pledged_ns = is_new ? now_ns : job->pledged_ns;
-	state->promise_ns = is_new || by_ns < job->promise_ns ? by_ns : job->promise_ns;
+
+	bool is_believed = !plan->is_estimate || !state->takes_no_estimates;
+	bool is_earlier = by_ns < job->promise_ns && is_believed;
+
+	state->promise_ns = is_new || is_earlier ? by_ns : job->promise_ns;
 
 	if (by_ns > state->promise_ns || by_ns == SCHEDULE_NEVER)
 		plan_gather_all(state, plan);

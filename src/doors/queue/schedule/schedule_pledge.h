@@ -13,9 +13,10 @@
  *   - once the promise has passed (an estimate was wrong, a job takes long to end) or where there
  *     never was one (nobody knows when what runs ends), all that becomes free is gathered, and
  * nothing starts on it. So the job waits for those that ran when the pledge was made, and for none
- * that came later, but for those that said that they would be gone by then. Where that was an
- * estimate and wrong, it waits for the rest of that one job, and the estimate is not believed any
- * more.
+ * that came later, but for those that said that they would be gone by then.
+ *   - once one that went past by an estimate takes longer, only limits count against this pledge.
+ * So the wide job waits for the rest of those that were past it at that moment, and no estimate
+ * delays it twice.
  *
  * Pure. For schedule*.c alone.
  */
