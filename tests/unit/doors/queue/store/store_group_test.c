@@ -238,6 +238,59 @@ static void each_fault(enum shim_kind kind, int code, int expected)
 	assert_in_range(at, 2, GROUP_CALLS - 1);
 }
 
+/* Starts jobs 1 to 4 with more than the store keeps in memory, so that the disk is full in the
+ * midst of a group. Whether one of them has failed. */
+static bool fill_up(unsigned at, const char *huge, int *out_end, bool *out_failed)
+{
+	struct store *store = must_open(group_place.path);
+	int rc[GROUP_JOBS] = {0};
+	bool any = false;
+
+	shim_fail(SHIM_WRITE, at, SQLITE_FULL, false);
+	store_group_begin(store);
+	for (uint64_t id = 1; id < GROUP_JOBS; id++) {
+		rc[id] = store_start(store, id, 1, huge, 5, NULL);
+		any |= rc[id] < 0;
+	}
+	*out_end = store_group_end(store, NULL);
+	*out_failed = shim_has_failed();
+	shim_fail(SHIM_WRITE, 0, 0, false);
+
+	/* What was said is so: in this store, and in what the next one finds. */
+	for (unsigned round = 0; round < 2; round++) {
+		for (uint64_t id = 1; id < GROUP_JOBS; id++)
+			assert_int_equal(state_of(store, id),
+					 rc[id] == 0 && *out_end == 0 ? JOB_STARTING : JOB_PENDING);
+		store = store_close(store);
+		store = must_open(group_place.path);
+	}
+
+	for (uint64_t id = 1; id < GROUP_JOBS; id++)
+		assert_int_equal(store_unstart(store, id, 1, NULL), 0);
+	store = store_close(store);
+	return any;
+}
+
+static void test_a_disk_that_is_full_midway_is_told_to_all(void **state)
+{
+	char *huge = malloc(STORE_GRANTS_TEXT_MAX);
+	bool has_failed = true;
+	unsigned lost = 0, at = 1;
+
+	assert_non_null(huge);
+	memset(huge, 'g', STORE_GRANTS_TEXT_MAX - 1);
+	huge[STORE_GRANTS_TEXT_MAX - 1] = '\0';
+	for (; has_failed && at < 10 * GROUP_CALLS; at += 13) {
+		int end = 0;
+		bool any = fill_up(at, huge, &end, &has_failed);
+		lost += any && end < 0;
+	}
+
+	free(huge);
+	assert_true(lost > 0);
+	assert_false(has_failed); /* each call had its turn */
+}
+
 static void test_a_full_disk_undoes_all_and_says_so(void **state)
 {
 	each_fault(SHIM_WRITE, SQLITE_FULL, -ENOSPC);
@@ -263,6 +316,7 @@ int main(void)
 	    TEST(test_a_group_that_wrote_nothing_writes_nothing),
 	    TEST(test_one_that_fails_leaves_its_neighbours),
 	    TEST(test_who_dies_between_two_has_done_none),
+	    TEST(test_a_disk_that_is_full_midway_is_told_to_all),
 	    TEST(test_a_full_disk_undoes_all_and_says_so),
 	    TEST(test_a_failed_write_undoes_all_and_says_so),
 	    TEST(test_a_failed_sync_is_told),
