@@ -113,6 +113,7 @@ are_as_seen() { # an end that was told stays as it was
 stay_cancelled() {
 	rows >/test/rows.cancelled
 	for path in "$diary"/cancelled/*; do
+		[ -e "$path" ] || { echo "none was cancelled" && return 1; }
 		id=${path##*/}
 		id=${id%.*}
 		ends=Cancelled
