@@ -60,6 +60,15 @@ podmans() { # GPU OPTIONS...: what a container says that is started without us
 	shift
 	$as podman run --rm --network none "$@" --device "sluice.sim/gpu=$gpu" "$image" sh -c "$(cat /test/nodes)"
 }
+# shows_groups SLICE: what the kernel says of a container of podman's, which src/hardware/belonging.c reads (tests/fixtures/cgroups.json).
+# It is shown with the monitor's, which is no part of the container and lies where podman was called or in a scope of its own.
+shows_groups() {
+	id=$($as podman run --detach --network none --cgroup-manager systemd "$image" sleep 600)
+	groups=$(for what in Pid ConmonPid; do cat "/proc/$($as podman inspect --format "{{.State.$what}}" "$id")/cgroup"; done)
+	echo "# $runtime, $groups" | tr '\n' ' ' && echo
+	check "$runtime: podman's container has a scope of systemd's" has "$1/libpod-$id.scope" echo "$groups"
+	$as podman rm --force --time 0 "$id" >/dev/null
+}
 
 # limits WHERE: those of a job are the kernel's, and its processes are stopped by them.
 limits() {
@@ -100,6 +109,7 @@ tar -C /test/image -c . >/test/image.tar
 chmod -R a+rX /test
 check "podman takes an image" podman import -q /test/image.tar "$image"
 check "its cgroups are systemd's" has systemd podman info --format '{{.Host.CgroupManager}}'
+check "its layers are the kernel's overlays" has overlay podman info --format '{{.Store.GraphDriverName}}'
 
 # --- the machine's service, bare jobs ---
 check "without us they all open" has "$(only 9 ENXIO)" sh /test/nodes
@@ -125,6 +135,7 @@ limits service
 for runtime in crun runc; do
 	printf '[engine]\nruntime = "%s"\n' "$runtime" >/etc/containers/containers.conf
 	check "$runtime: podman by itself gives one GPU" has "$(only 1 none)made=none" podmans 1 --cgroup-manager systemd
+	shows_groups 0::/machine.slice
 	check "$runtime: in a container" has "$(only 2 none)made=none" container
 	check "$runtime: which is said" is "$(last)" isolation container
 	number=$(run --detach --gpu-ids 2 --image "$image" --pull never -- sleep 600)
@@ -158,9 +169,11 @@ check "user: the group is in the user's scope" lies_below "$number" "$users"
 $as sluice cancel --quiet "$number"
 limits user
 check "user: podman takes an image" as_user podman import -q /test/image.tar "$image"
+echo "# user: layers by $(as_user podman info --format '{{.Store.GraphDriverName}}')"
 for runtime in crun runc; do
 	printf '[engine]\nruntime = "%s"\n' "$runtime" >/etc/containers/containers.conf
 	check "user, $runtime: podman by itself gives one GPU" has "$(only 1 none)made=none" podmans 1 --cgroup-manager systemd
+	shows_groups 0::/user.slice/user-4000.slice/user@4000.service/user.slice
 	check "user, $runtime: in a container" has "$(only 2 none)made=none" container
 	check "user, $runtime: which is said" is "$(last)" isolation container
 done
