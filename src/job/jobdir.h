@@ -9,7 +9,8 @@
  *   STATE/j/<id>/cancel    there before a cancel is acknowledged
  *   STATE/j/<id>/out.N     the command's output, opened O_APPEND by the supervisor
  *   STATE/j/<id>/err.N
- *   STATE/j/<id>/control   the supervisor's socket (control.h)
+ *   STATE/j/<id>/order.N   how both were written by turns (interleave.h); once there is some of
+ * both STATE/j/<id>/control   the supervisor's socket (control.h)
  *
  * Blocking: the agent calls these on its storage thread. Knows nothing of GPUs or processes.
  */

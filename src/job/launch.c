@@ -36,6 +36,7 @@ static const struct form_field launch_fields[] = {
     LAUNCH(minimum_isolation, FORM_U32, WANTS_ISOLATION_COUNT - 1),
     LAUNCH_CHARS(device_root, FORM_BYTES),
     LAUNCH_CHARS(denied_why, FORM_BYTES),
+    LAUNCH(keeps_order, FORM_BOOL, 1),
 };
 
 static const struct form_field launch_grant_fields[] = {

@@ -80,6 +80,7 @@ struct launch {
 
 	uint64_t array_id; /* of which it is a member: 0: none */
 	uint32_t array_index;
+	bool keeps_order;   /* of what it writes into both outputs */
 	uint64_t log_bytes; /* of stdout and of stderr that are kept; 0: all, and not relayed */
 
 	/* RDMA adapters that it got: "mlx5_0,mlx5_1"; "": none. */

@@ -29,13 +29,14 @@ def stop(machine):
 def test_both_outputs_and_tails(served):
     number = finished(served, "seq 1 5; printf 'no line end'; echo oops >&2")
     text = "1\n2\n3\n4\n5\nno line end"
-    assert served.run("sluice", "logs", number).ok().out == text
+    assert served.run("sluice", "logs", number).ok().out == text + "oops\n"
+    assert served.run("sluice", "logs", "-o", number).ok().out == text
     assert served.run("sluice", "logs", "--stderr", number).ok().out == "oops\n"
-    assert served.run("sluice", "logs", "--tail", "2", number).ok().out == "5\nno line end"
+    assert served.run("sluice", "logs", "-o", "--tail", "2", number).ok().out == "5\nno line end"
     assert served.run("sluice", "logs", "--tail", "0", number).ok().out == ""
     reply = served.run("sluice", "logs", "--attempt", "2", number)
     assert reply.rc == 64 and f"job {number} has no attempt 2" in reply.err
-    assert served.run("sluice", "logs", "--tail", "99", number).ok().out == text
+    assert served.run("sluice", "logs", "-o", "--tail", "99", number).ok().out == text
     number = finished(served, "seq 1 5")
     assert served.run("sluice", "logs", "-n", "2", number).ok().out == "4\n5\n"
     number = finished(served, "seq 1 100000")
@@ -126,7 +127,7 @@ def test_following_one_that_waits(machine):
 def test_without_an_agent(served):
     number = finished(served, "seq 1 5; echo oops >&2")
     stop(served)
-    assert served.run("sluice", "logs", number).ok().out == "1\n2\n3\n4\n5\n"
+    assert served.run("sluice", "logs", "-o", number).ok().out == "1\n2\n3\n4\n5\n"
     assert served.run("sluice", "logs", "--stderr", "-f", number).ok().out == "oops\n"
     reply = served.run("sluice", "logs", "--attempt", "2", number)
     assert reply.rc == 64 and f"job {number} has no attempt 2" in reply.err

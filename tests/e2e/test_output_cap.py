@@ -42,7 +42,7 @@ def test_beyond_the_limit_the_job_goes_on(limited):
     assert (job["state"], job["exit_code"], job["reason"]) == ("Succeeded", 0, "OutputLost"), job
     errors = limited.run("sluice", "logs", "--stderr", number).ok().out
     assert "0\n" in errors and "sluice: output beyond 64 KiB was dropped\n" in errors
-    logs = limited.run("sluice", "logs", number).ok()
+    logs = limited.run("sluice", "logs", "-o", number).ok()
     assert logs.out == "y\n" * 32768  # and no word of ours among them
     assert "not all of it was kept" in logs.err and "logLimit" in logs.err, logs
 
@@ -203,7 +203,7 @@ def test_its_owner_reads_the_output_and_writes_none_of_it(limited):
     assert paths[0].stat().st_size < (64 << 10) + 100
     # He reads it himself: nobody is there who could do it for him.
     limited.kill_service()
-    text = limited.run("sluice", "logs", number, **NOBODY).ok().out
+    text = limited.run("sluice", "logs", "-o", number, **NOBODY).ok().out
     assert text.startswith("one\npipe:[") and len(text) == 64 << 10
     assert "output beyond 64 KiB was dropped" in limited.run("sluice", "logs", "--stderr", number, **NOBODY).ok().out
     reply = limited.run("sluice", "logs", number, **OTHERS)

@@ -10,6 +10,7 @@
 #include "base/loop.h"
 #include "cmd/jobs/job_text.h"
 #include "cmd/jobs/log_follow.h"
+#include "cmd/jobs/log_pair.h"
 
 enum job_follow_output { JOB_OUT, JOB_ERR, JOB_OUTPUTS };
 
@@ -20,7 +21,7 @@ struct job_output {
 	struct loop_task ended_task;
 	int fd; /* borrowed; -1: not wanted */
 	int result;
-	bool is_remote, is_done;
+	bool is_remote, is_done, was_opened;
 	uint32_t attempt; /* whose it is; 0: none yet */
 	uint64_t offset;
 };
@@ -30,7 +31,7 @@ struct job_follow {
 	struct wire_client_call *watch, *control; /* of the agent's client */
 	struct loop_timer *again;
 	uint64_t again_ns;
-	bool away, over;
+	bool away, over, is_unordered, is_parted;
 
 	Sluice__V1__Job *job; /* owned */
 	struct job_output output[JOB_OUTPUTS];
@@ -209,6 +210,7 @@ static void job_output_settle(void *context)
 	struct job_follow *follow = output->job;
 
 	output->offset = log_follow_offset(output->log);
+	follow->is_unordered = follow->is_unordered || log_follow_is_unordered(output->log);
 	output->log = log_follow_free(output->log);
 	if (output->result == -ECONNRESET) { /* goes on with the next agent's first word */
 		if (!follow->watch)
@@ -237,6 +239,38 @@ static void job_output_ended(int rc, const struct err *err, void *context)
 		   output);
 }
 
+/* Both outputs as one; NULL: they are not here. */
+static struct log_follow *job_output_open_pair(const struct job_output *output, const char *path,
+					       const struct log_follow_options *options,
+					       struct err *err)
+{
+	const struct job_follow *follow = output->job;
+	const struct log_pair_options how = {.out_path = path,
+					     .is_json = follow->options.is_json,
+					     .job = follow->options.id,
+					     .attempt = output->attempt};
+	struct log_pair *pair = log_pair_new(&how, err);
+	if (!pair)
+		return NULL;
+
+	bool is_first = !output->was_opened && follow->options.tail_lines != UINT32_MAX;
+	if (is_first &&
+	    log_pair_tail(pair, follow->options.tail_lines, job_follow_is_final(follow), err) < 0) {
+		(void)log_pair_free(pair);
+		return NULL;
+	}
+
+	return log_follow_pair(pair, options, err);
+}
+
+/* One after the other as they come, where nobody knows an order. */
+static void job_follow_part(struct job_follow *follow)
+{
+	follow->options.is_merged = false;
+	follow->is_parted = true;
+	follow->output[JOB_ERR].fd = follow->output[JOB_OUT].fd;
+}
+
 /* From its file, else by way of the agent: it may lie where we cannot look. */
 static void job_output_open(struct job_output *output, const char *path, bool is_stderr)
 {
@@ -250,9 +284,25 @@ static void job_output_open(struct job_output *output, const char *path, bool is
 	struct err err = {0};
 
 	output->is_remote = false;
-	output->log = path && *path ? log_follow_file(path, &options, &err) : NULL;
+	if (!path || !*path)
+		output->log = NULL;
+	else if (follow->options.is_merged)
+		output->log = job_output_open_pair(output, path, &options, &err);
+	else
+		output->log = log_follow_file(path, &options, &err);
+
+	output->was_opened = true;
 	if (output->log || follow->away)
 		return;
+
+	if (follow->options.is_json) {
+		job_follow_fail(follow, -EOPNOTSUPP,
+				"--output json needs the job's files, and they are not here");
+		return;
+	}
+
+	if (follow->options.is_merged)
+		job_follow_part(follow);
 
 	output->is_remote = true;
 	output->log = log_follow_remote(follow->options.agent->client, follow->options.id,
@@ -435,6 +485,12 @@ struct job_follow *job_follow_free(struct job_follow *follow)
 const Sluice__V1__Job *job_follow_job(const struct job_follow *follow)
 {
 	return follow->job;
+}
+
+bool job_follow_is_unordered(const struct job_follow *follow)
+{
+	return follow->is_unordered || (follow->is_parted && follow->output[JOB_OUT].offset > 0 &&
+					follow->output[JOB_ERR].offset > 0);
 }
 
 const struct err *job_follow_error(const struct job_follow *follow)

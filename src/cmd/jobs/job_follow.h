@@ -35,6 +35,10 @@ struct job_follow_options {
 	int stdout_fd, stderr_fd; /* borrowed; -1: not wanted */
 	uint64_t offset;	  /* from here on, of the first attempt that is met */
 	bool is_screen;		  /* of both: see log_follow.h */
+	/* Both into stdout_fd, in their order where the files are here and it is known: see
+	 * log_pair.h; `tail_lines` of them first, if it is not UINT32_MAX. */
+	bool is_merged, is_json;
+	uint32_t tail_lines;
 	void (*told)(enum job_follow_event event, void *context);
 	void *context;
 };
@@ -44,6 +48,8 @@ struct job_follow *job_follow_new(const struct job_follow_options *options, stru
 struct job_follow *job_follow_free(struct job_follow *follow);
 /* As it was last heard of; NULL: nothing yet. Borrowed until the next event. */
 const Sluice__V1__Job *job_follow_job(const struct job_follow *follow);
+/* Something was shown whose order nobody knows. */
+bool job_follow_is_unordered(const struct job_follow *follow);
 const struct err *job_follow_error(const struct job_follow *follow);
 
 /* Sends a signal to the command, now or when there is an agent. Where there is no command to take

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/loop.h"
 #include "base/screen.h"
+#include "cmd/jobs/log_pair.h"
 #include "cmd/service/agent_call.h"
 #include "sluice.pb-c.h"
 
@@ -30,7 +31,8 @@ struct log_follow {
 	char path[LOG_FOLLOW_PATH_MAX];
 	uint64_t offset; /* of buffer's end in the file */
 
-	int fd, inotify_fd; /* owned; -1 */
+	int fd, inotify_fd;    /* owned; -1 */
+	struct log_pair *pair; /* owned; NULL: it is one file, or comes from the agent */
 	struct loop_fd *notices, *writable;
 	struct loop_timer *timer; /* the next turn, or the next look */
 	struct wire_client_call *call;
@@ -197,9 +199,13 @@ static void log_follow_on_notice(int fd, unsigned events, void *context)
 static void log_follow_listen(struct log_follow *follow)
 {
 	follow->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-	if (follow->inotify_fd < 0 ||
-	    inotify_add_watch(follow->inotify_fd, follow->path, IN_MODIFY) < 0)
+	if (follow->inotify_fd < 0)
 		return;
+	if (follow->pair)
+		log_pair_watch(follow->pair, follow->inotify_fd);
+	else if (inotify_add_watch(follow->inotify_fd, follow->path, IN_MODIFY) < 0)
+		return;
+
 	follow->notices = loop_fd_new(follow->options.loop, follow->inotify_fd, LOOP_READ,
 				      log_follow_on_notice, follow, NULL);
 }
@@ -221,7 +227,20 @@ static uint64_t log_follow_next_look_ms(struct log_follow *follow)
 		return LOG_FOLLOW_POLL_MS; /* what came before it listened */
 	}
 
-	return follow->notices ? LOG_FOLLOW_SURE_MS : LOG_FOLLOW_POLL_MS;
+	bool is_stuck = follow->pair && log_pair_is_stuck(follow->pair);
+	return follow->notices && !is_stuck ? LOG_FOLLOW_SURE_MS : LOG_FOLLOW_POLL_MS;
+}
+
+/* What comes next, into the buffer. As read(), or -errno. */
+static ssize_t log_follow_read(struct log_follow *follow)
+{
+	if (follow->pair)
+		return log_pair_read(follow->pair, follow->finishing, follow->buffer,
+				     sizeof(follow->buffer));
+
+	ssize_t got =
+	    pread(follow->fd, follow->buffer, sizeof(follow->buffer), (off_t)follow->offset);
+	return got < 0 ? -errno : got;
 }
 
 /* Shows what there is, a limited part of it in each turn. */
@@ -241,12 +260,11 @@ static void log_follow_turn(void *context)
 			return;
 		}
 
-		ssize_t got = pread(follow->fd, follow->buffer, sizeof(follow->buffer),
-				    (off_t)follow->offset);
-		if (got < 0 && errno == EINTR)
+		ssize_t got = log_follow_read(follow);
+		if (got == -EINTR)
 			continue;
 		if (got < 0) {
-			log_follow_fail(follow, -errno, "cannot read");
+			log_follow_fail(follow, (int)got, "cannot read");
 			return;
 		}
 
@@ -318,12 +336,31 @@ struct log_follow *log_follow_file(const char *path, const struct log_follow_opt
 	return follow;
 }
 
+struct log_follow *log_follow_pair(struct log_pair *pair, const struct log_follow_options *options,
+				   struct err *err)
+{
+	struct log_follow *follow = log_follow_new(options, err);
+	if (!follow) {
+		(void)log_pair_free(pair);
+		return NULL;
+	}
+
+	follow->pair = pair;
+	loop_timer_start(follow->timer, 0);
+	return follow;
+}
+
+bool log_follow_is_unordered(const struct log_follow *follow)
+{
+	return follow->pair && log_pair_is_unordered(follow->pair);
+}
+
 void log_follow_finish(struct log_follow *follow)
 {
 	if (follow->finishing || follow->ended)
 		return;
 	follow->finishing = true;
-	if (follow->fd >= 0 && !follow->writable)
+	if ((follow->fd >= 0 || follow->pair) && !follow->writable)
 		loop_timer_start(follow->timer, 0);
 }
 
@@ -468,6 +505,7 @@ struct log_follow *log_follow_free(struct log_follow *follow)
 	follow->writable = loop_fd_free(follow->writable);
 	follow->timer = loop_timer_free(follow->timer);
 	buf_done(&follow->shown);
+	follow->pair = log_pair_free(follow->pair);
 
 	if (follow->fd >= 0)
 		(void)close(follow->fd);

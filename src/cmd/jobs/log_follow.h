@@ -12,6 +12,7 @@
 
 struct err;
 struct log_follow;
+struct log_pair;
 struct loop;
 struct wire_client;
 
@@ -42,6 +43,12 @@ struct log_follow_options {
 /* Follows a file. NULL: -ENOENT, -EACCES, ..., -EINVAL for what is no plain file. */
 struct log_follow *log_follow_file(const char *path, const struct log_follow_options *options,
 				   struct err *err);
+/* Follows both outputs as one (given, also where this fails; options->offset means nothing). NULL:
+ * no memory. */
+struct log_follow *log_follow_pair(struct log_pair *pair, const struct log_follow_options *options,
+				   struct err *err);
+/* Something was shown whose order nobody knows. */
+bool log_follow_is_unordered(const struct log_follow *follow);
 /* Follows by way of the agent: output or error output of an attempt of a job. NULL: as
  * wire_client_call(). */
 struct log_follow *log_follow_remote(struct wire_client *client, uint64_t id, uint32_t attempt,

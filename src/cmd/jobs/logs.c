@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `sluice logs`: what a job has written. Its files are read directly where this user may; so it
- * works without an agent. Where the files cannot be seen (another mount namespace), the agent is
- * asked.
+ * `sluice logs`: what a job has written, both outputs in their order. Its files are read directly
+ * where this user may; so it works without an agent. Where the files cannot be seen (another mount
+ * namespace), the agent is asked.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,11 +28,12 @@
 #include "cmd/jobs/job_target.h"
 #include "cmd/jobs/job_text.h"
 #include "cmd/jobs/log_follow.h"
+#include "cmd/jobs/log_pair.h"
 #include "cmd/options.h"
 #include "job/wants.h"
 #include "sluice.pb-c.h"
 
-enum { LOGS_ATTEMPTS_MAX = 1000, LOGS_BLOCK = 64 << 10 };
+enum { LOGS_ATTEMPTS_MAX = 1000, LOGS_BLOCK = 64 << 10, LOGS_JSON = 1 };
 
 #define LOGS_PASS_NS   UINT64_C(1000000000)
 #define LOGS_LOOK_NS   UINT64_C(50000000) /* without an agent: whether it has ended */
@@ -40,8 +41,8 @@ enum { LOGS_ATTEMPTS_MAX = 1000, LOGS_BLOCK = 64 << 10 };
 #define LOGS_SYSTEM    "/var/lib/sluice"
 
 struct logs_options {
-	bool follow, errors;
-	uint32_t tail, attempt;
+	bool follow, outputs, errors;
+	uint32_t tail, attempt, format;
 	const char *worker, *socket;
 	struct job_select_options select;
 };
@@ -55,8 +56,18 @@ static const struct option_row logs_rows[] = {
     {.name = "stderr",
      .letter = 'e',
      .kind = OPTION_FLAG,
-     .help = "its error output instead of its output",
+     .help = "its error output alone",
      OPTION_FIELD(struct logs_options, errors)},
+    {.name = "stdout",
+     .letter = 'o',
+     .kind = OPTION_FLAG,
+     .help = "its output without the error output",
+     OPTION_FIELD(struct logs_options, outputs)},
+    {.name = "output",
+     .kind = OPTION_CHOICE,
+     .words = "text|json",
+     .help = "as it was written, or an object a line, each with its stream",
+     OPTION_FIELD(struct logs_options, format)},
     {.name = "tail",
      .letter = 'n',
      .kind = OPTION_U32,
@@ -100,6 +111,7 @@ struct logs {
 	char path[FILE_PATH_MAX];	 /* of the output; "": not known */
 	char result_path[FILE_PATH_MAX]; /* is there when the attempt has ended */
 	bool ended;			 /* nothing more is written */
+	bool is_merged, is_errors;	 /* what is shown; else the output alone */
 	char lost[JOB_TEXT_MAX];	 /* why not all of it was kept; "" */
 
 	struct log_follow *log;
@@ -141,9 +153,9 @@ static int logs_ask(struct logs *logs, struct err *err)
 	if (strcmp(job->reason, "OutputLost") == 0)
 		(void)job_text_reason(job, logs->lost);
 
-	const char *path = !attempt		   ? ""
-			   : logs->options->errors ? attempt->stderr_path
-						   : attempt->stdout_path;
+	const char *path = !attempt	     ? ""
+			   : logs->is_errors ? attempt->stderr_path
+					     : attempt->stdout_path;
 
 	if (logs->array_id && job->array_id != logs->array_id) {
 		rc = err_set(err, -ESRCH, "job %" PRIu64 " has no member %" PRIu64, logs->array_id,
@@ -173,7 +185,7 @@ static int logs_ask(struct logs *logs, struct err *err)
 /* Without an agent: the job's files in one state directory. -ENOENT: no such job there. */
 static int logs_look(struct logs *logs, const char *state_dir, struct err *err)
 {
-	const char *kind = logs->options->errors ? "err" : "out";
+	const char *kind = logs->is_errors ? "err" : "out";
 	char directory[FILE_PATH_MAX], path[FILE_PATH_MAX];
 	struct stat info;
 	int rc = file_path(directory, err, "%s/j/%" PRIu64, state_dir, logs->id);
@@ -355,6 +367,23 @@ static void logs_on_look(void *context)
 		loop_timer_start(logs->look, LOGS_LOOK_NS);
 }
 
+static bool logs_is_json(const struct logs *logs)
+{
+	return logs->options->format == LOGS_JSON;
+}
+
+/* Once: whoever reads an order into it would be wrong. */
+static void logs_say_unordered(const struct logs *logs)
+{
+	(void)fflush(stdout); /* a loss shows elsewhere */
+	fprintf(stderr,
+		"%s: of job %" PRIu64
+		" the order of output and error output is not known%s: -o and "
+		"-e show one of them\n",
+		logs->call->path, logs->id,
+		logs->options->follow && !logs->ended ? "" : ", so here is one after the other");
+}
+
 static int logs_end(const struct logs *logs)
 {
 	if (logs->lost[0]) {
@@ -369,26 +398,62 @@ static int logs_end(const struct logs *logs)
 	return cmd_fail(logs->call, logs_exit_of(logs, logs->result), &logs->err);
 }
 
-/* One output, without anybody who tells of the job's end. */
-static int logs_show_output(struct logs *logs, uint64_t offset)
+/* Both outputs as one, or NULL. */
+static struct log_follow *logs_open_pair(const struct logs *logs,
+					 const struct log_follow_options *options, struct err *err)
 {
-	struct err err = {0};
+	const struct log_pair_options how = {.out_path = logs->path,
+					     .is_json = logs_is_json(logs),
+					     .job = logs->id,
+					     .attempt = logs->attempt};
+	struct log_pair *pair = log_pair_new(&how, err);
+	if (!pair)
+		return NULL;
+	if (logs->options->tail != LOGS_TAIL_NONE &&
+	    log_pair_tail(pair, logs->options->tail, logs->ended || !logs->options->follow, err) <
+		0) {
+		(void)log_pair_free(pair);
+		return NULL;
+	}
+
+	return log_follow_pair(pair, options, err);
+}
+
+static void logs_open(struct logs *logs, uint64_t offset, bool *out_is_file, struct err *err)
+{
 	const struct log_follow_options options = {.loop = logs->agent.loop,
 						   .out_fd = STDOUT_FILENO,
 						   .offset = offset,
-						   .is_screen = isatty(STDOUT_FILENO),
+						   .is_screen =
+						       isatty(STDOUT_FILENO) && !logs_is_json(logs),
 						   .ended = logs_on_end,
 						   .context = logs};
 
-	logs->log = logs->path[0] ? log_follow_file(logs->path, &options, &err) : NULL;
-	bool is_file = logs->log != NULL;
+	if (logs->path[0])
+		logs->log = logs->is_merged ? logs_open_pair(logs, &options, err)
+					    : log_follow_file(logs->path, &options, err);
+	*out_is_file = logs->log != NULL;
 
 	/* The agent reads what the job itself has written. */
-	if (!is_file && logs->has_agent && !logs_is_worker(logs))
+	if (!logs->log && logs->has_agent && !logs_is_worker(logs) && !logs_is_json(logs))
 		logs->log = log_follow_remote(logs->agent.client, logs->id, logs->attempt,
-					      logs->options->errors, false, &options, &err);
+					      logs->is_errors, false, &options, err);
+	else if (!logs->log && logs->has_agent && logs_is_json(logs))
+		(void)err_set(err, -EOPNOTSUPP,
+			      "--output json needs the job's files, and they are not here");
+}
+
+/* Without anybody who tells of the job's end. `out_is_part`: of both, only the output was shown. */
+static int logs_show_output(struct logs *logs, uint64_t offset, bool *out_is_part)
+{
+	struct err err = {0};
+	bool is_file = false;
+
+	logs_open(logs, offset, &is_file, &err);
 	if (!logs->log)
 		return cmd_fail(logs->call, logs_exit_of(logs, err.code), &err);
+
+	*out_is_part = !is_file && logs->is_merged;
 
 	if (is_file && (!logs->options->follow || logs->ended)) {
 		log_follow_finish(logs->log);
@@ -404,7 +469,31 @@ static int logs_show_output(struct logs *logs, uint64_t offset)
 		if (loop_pass(logs->agent.loop, LOGS_PASS_NS, &err) < 0)
 			return cmd_fail(logs->call, CMD_EXIT_FAILED, &err);
 
+	if (log_follow_is_unordered(logs->log))
+		logs_say_unordered(logs);
+
 	return logs_end(logs);
+}
+
+/* By way of the agent both come one after the other. */
+static int logs_show_outputs(struct logs *logs, uint64_t offset)
+{
+	bool is_part = false;
+	int exit_code = logs_show_output(logs, offset, &is_part);
+	if (!is_part || exit_code != CMD_EXIT_OK || logs->result < 0)
+		return exit_code;
+
+	bool is_both = log_follow_offset(logs->log) > 0;
+	logs->log = log_follow_free(logs->log);
+	logs->over = logs->is_merged = false;
+	logs->is_errors = true;
+	logs->path[0] = '\0';
+
+	exit_code = logs_show_output(logs, 0, &is_part);
+	if (is_both && logs->log && log_follow_offset(logs->log) > 0)
+		logs_say_unordered(logs);
+
+	return exit_code;
 }
 
 static void logs_told(enum job_follow_event event, void *context)
@@ -435,10 +524,13 @@ static int logs_show_job(struct logs *logs, uint64_t offset)
 	    .agent = &logs->agent,
 	    .how = {.socket = logs->options->socket},
 	    .id = logs->id,
-	    .stdout_fd = logs->options->errors ? -1 : STDOUT_FILENO,
-	    .stderr_fd = logs->options->errors ? STDOUT_FILENO : -1,
+	    .stdout_fd = logs->is_errors ? -1 : STDOUT_FILENO,
+	    .stderr_fd = logs->is_errors ? STDOUT_FILENO : -1,
 	    .offset = offset,
-	    .is_screen = isatty(STDOUT_FILENO),
+	    .is_screen = isatty(STDOUT_FILENO) && !logs_is_json(logs),
+	    .is_merged = logs->is_merged,
+	    .is_json = logs_is_json(logs),
+	    .tail_lines = logs->options->tail,
 	    .told = logs_told,
 	    .context = logs};
 	struct job_follow *follow = job_follow_new(&options, &err);
@@ -454,6 +546,8 @@ static int logs_show_job(struct logs *logs, uint64_t offset)
 		logs->result = logs->err.code;
 	}
 
+	if (job_follow_is_unordered(follow))
+		logs_say_unordered(logs);
 	(void)job_follow_free(follow);
 	return logs_end(logs);
 }
@@ -478,7 +572,7 @@ static int logs_show(struct logs *logs)
 
 	uint64_t offset = 0;
 
-	if (options->tail != LOGS_TAIL_NONE && !waits) {
+	if (options->tail != LOGS_TAIL_NONE && !waits && !logs->is_merged) {
 		rc = logs->path[0] ? logs_tail(logs->path, options->tail, &offset, &err)
 				   : err_set(&err, -EOPNOTSUPP,
 					     "--tail needs the job's files, and they are not here");
@@ -489,7 +583,7 @@ static int logs_show(struct logs *logs)
 	if (options->follow && logs->has_agent && !logs->ended)
 		return logs_show_job(logs, offset);
 
-	return logs_show_output(logs, offset);
+	return logs_show_outputs(logs, offset);
 }
 
 /* Of one job: by its number, or as somebody has written it. */
@@ -506,6 +600,9 @@ static int logs_one(const struct cmd_call *call, uint64_t id, const char *text)
 	logs->options = call->options;
 	logs->id = id;
 	logs->text = text;
+	/* For JSON each piece is read with its stream. */
+	logs->is_merged = logs->options->outputs == logs->options->errors;
+	logs->is_errors = !logs->is_merged && logs->options->errors;
 
 	int exit_code = text && job_text_target(text, &logs->id, &logs->array_id) < 0
 			    ? cmd_usage(call, "'%s' is no number of a job", text)
@@ -522,11 +619,14 @@ static int logs_one(const struct cmd_call *call, uint64_t id, const char *text)
 /* One after the other, each below its number. */
 static int logs_of_set(const struct cmd_call *call, const struct job_select *select)
 {
+	const struct logs_options *options = call->options;
 	int worst = CMD_EXIT_OK;
 
 	for (size_t i = 0; i < select->count && !ferror(stdout); i++) {
 		const struct job_selected *job = &select->jobs[i];
-		if (job->array_id)
+		if (options->format == LOGS_JSON)
+			; /* each object has its job */
+		else if (job->array_id)
 			printf("%s==> %" PRIu64 ".%" PRIu32 " <==\n", i ? "\n" : "", job->array_id,
 			       job->array_index);
 		else
@@ -547,6 +647,10 @@ static int logs_run(const struct cmd_call *call)
 	int worst = job_select_read(call, &options->select, &select);
 	if (worst != CMD_EXIT_OK)
 		return worst;
+
+	if (options->format == LOGS_JSON && options->outputs != options->errors)
+		return cmd_usage(call, "--output json has both outputs, each piece with its "
+				       "\"stream\": without -o and -e");
 
 	(void)signal(SIGPIPE, SIG_IGN); /* whoever reads may have read enough */
 	if (select.is_plain && call->argc == 1)
@@ -588,7 +692,9 @@ static const struct cmd_exit_row logs_exits[] = {
 static const struct cmd_example logs_examples[] = {
     {"sluice logs 17", "all of its output so far"},
     {"sluice logs -f --tail 20 17", "the last lines, and what comes until it ends"},
-    {"sluice logs --stderr 17", "its error output"},
+    {"sluice logs -e 17", "its error output alone"},
+    {"sluice logs --output json 17 | jq -r 'select(.stream == \"stderr\").text'",
+     "a line of it at a time, with its stream"},
     {"sluice logs 'train-*' 20.0-3", "of several, one after the other"},
     {0},
 };
@@ -596,9 +702,11 @@ static const struct cmd_example logs_examples[] = {
 const struct command cmd_logs = {
     .name = "logs",
     .summary = "Show the output of a job",
-    .description = "Of one's own jobs; root may read any. The files are read directly, so this "
-		   "works while no agent runs. The bytes are passed on as they are; on a terminal, "
-		   "what would do more than write and colour lines is shown as \\x1b instead.",
+    .description =
+	"What it wrote to both outputs, in the order in which it did. Of one's own jobs; "
+	"root may read any. The files are read directly, so this "
+	"works while no agent runs. The bytes are passed on as they are; on a terminal, "
+	"what would do more than write and colour lines is shown as \\x1b instead.",
     .group = CMD_GROUP_JOBS,
     .run = logs_run,
     .options = logs_rows,

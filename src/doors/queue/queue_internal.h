@@ -32,6 +32,7 @@ enum queue_internal_limits {
 	QUEUE_HOLDS_MAX = 256, /* slots whose tokens somebody else has */
 	QUEUE_BY_MAX = 64,     /* name of who cancelled */
 	QUEUE_REASON_MAX = ERR_TEXT_MAX,
+	QUEUE_ORDER_MAX = 32,	  /* jobs that run and the order of whose outputs is kept */
 	QUEUE_RUN_FDS = 4,	  /* descriptors of a job that runs */
 	QUEUE_OTHER_FDS = 1024,	  /* left to all else, or half of what there is */
 	QUEUE_KEEP_STEP = 64,	  /* directories looked at or removed in one operation */
@@ -116,6 +117,7 @@ struct queue_run {
 	bool knows_others;
 	bool has_own_nodes; /* GPU nodes are closed to users: rules.is_enforced at its start */
 	uint32_t minimum_isolation; /* enum wants_isolation, when it was started */
+	bool keeps_order;	    /* of its outputs */
 	char *adapters;		    /* owned; that the job gets: "mlx5_0,mlx5_1"; NULL: none */
 	bool adapters_simulated;
 

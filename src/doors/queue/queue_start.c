@@ -203,6 +203,7 @@ int queue_make_launch(struct queue_run *run, struct err *err)
 
 	queue_copy_text(launch.cgroup_root, LAUNCH_PATH_MAX, queue->cgroup_root);
 	launch.log_bytes = queue->rules.log_bytes;
+	launch.keeps_order = run->keeps_order;
 
 	/* Root opens every node as it is; a job without GPUs is to open none. */
 	if (run->has_own_nodes && launch.spec.uid != 0 && run->grant_count > 0) {
@@ -490,6 +491,14 @@ static int queue_plan_parts(struct queue_run *run, const struct inventory *inven
 	return rc;
 }
 
+/* The kernel allows a user 128 instances of inotify (fs.inotify.max_user_instances), and others
+ * of root's have to live with what is left: a supervisor takes one. */
+static bool queue_can_keep_order(const struct queue *queue)
+{
+	const size_t *count = queue->state_count;
+	return count[JOB_STARTING] + count[JOB_RUNNING] + count[JOB_STOPPING] <= QUEUE_ORDER_MAX;
+}
+
 static int queue_plan_others(struct queue_run *run, struct err *err)
 {
 	const struct inventory *inventory = run->owner->queue->inventory;
@@ -500,6 +509,7 @@ static int queue_plan_others(struct queue_run *run, struct err *err)
 	run->knows_others = inventory != NULL;
 	run->has_own_nodes = run->owner->queue->rules.is_enforced && geteuid() == 0;
 	run->minimum_isolation = run->owner->queue->rules.minimum_isolation;
+	run->keeps_order = queue_can_keep_order(run->owner->queue);
 
 	for (; count < run->grant_count && count < LAUNCH_GRANTS_MAX; count++)
 		uuids[count] = run->grants[count].uuid;

@@ -198,14 +198,24 @@ static int main_open_outputs(struct supervisor *self, struct err *err)
 		return 0;
 	}
 
-	if (rc <= 0)
+	if (rc < 0)
 		return rc;
+
+	order_open(&self->order, LAUNCH_FD_DIRECTORY, &self->launch, self->out_fd, self->err_fd);
+	struct watch_source source = order_source(&self->order);
+	if (source.fd >= 0 && run_listen(self, &source) == 0)
+		order_listen(&self->order, &self->sources[self->source_count - 1]);
+	if (rc == 0)
+		return 0;
+
 	if (self->launch.spec.wants.idle_ns > 0) {
 		self->output.terminal.used = main_on_used;
 		self->output.terminal.context = self;
 	}
 
-	struct watch_source source = output_source(&self->output);
+	source = output_source(&self->output);
+	self->order.drain = source.ready;
+	self->order.context = source.context;
 	return run_listen(self, &source);
 }
 
@@ -399,6 +409,7 @@ int main(int argc, char **argv)
 				  .out_fd = -1,
 				  .err_fd = -1,
 				  .output = OUTPUT_NONE,
+				  .order = ORDER_NONE,
 				  .cgroup = CGROUP_NONE,
 				  .init = INIT_NONE,
 				  .image = IMAGE_NONE};

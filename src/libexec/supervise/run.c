@@ -597,6 +597,7 @@ void run_command(struct supervisor *self)
 	(void)malloc_trim(0);
 	job_watch_run(&watch);
 	output_done(&self->output, LAUNCH_FD_DIRECTORY);
+	order_done(&self->order);
 	init_done(&self->init);
 	nodes_memories_close(&self->memories);
 	crash_point("supervisor.all_gone");

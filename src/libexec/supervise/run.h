@@ -23,6 +23,7 @@
 #include "libexec/supervise/image.h"
 #include "libexec/supervise/init.h"
 #include "libexec/supervise/nodes.h"
+#include "libexec/supervise/order.h"
 #include "libexec/supervise/output.h"
 #include "libexec/supervise/prepare.h"
 #include "libexec/supervise/sandbox.h"
@@ -35,6 +36,7 @@ struct supervisor {
 	struct launch launch;
 	int signal_fd, out_fd, err_fd;
 	struct output output;
+	struct order order;
 	struct agents agents;
 	struct cgroup cgroup;
 	struct cglimit limit;

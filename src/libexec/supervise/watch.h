@@ -21,7 +21,7 @@
 #define WATCH_NEVER  UINT64_MAX
 #define WATCH_ASK_NS UINT64_C(10000000000)
 
-enum job_watch_limits { WATCH_SOURCES_MAX = 8 };
+enum job_watch_limits { WATCH_SOURCES_MAX = 9 };
 
 /* What else is to be heard while the job runs: a socket, a terminal, a timer. */
 struct watch_source {

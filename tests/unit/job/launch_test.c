@@ -20,6 +20,7 @@ static int launch_of(struct launch *launch)
 	(void)snprintf(launch->adapters, sizeof(launch->adapters), "mlx5_0,mlx5_1");
 	launch->adapters_simulated = true;
 	launch->log_bytes = UINT64_C(1) << 30;
+	launch->keeps_order = true;
 	(void)snprintf(launch->own_nodes, sizeof(launch->own_nodes), "/");
 	launch->grants = calloc(2, sizeof(*launch->grants));
 	if (!launch->grants)
@@ -56,6 +57,7 @@ static void what_is_written_is_read(void **state)
 	assert_string_equal(again.adapters, "mlx5_0,mlx5_1");
 	assert_true(again.adapters_simulated);
 	assert_int_equal(again.log_bytes, UINT64_C(1) << 30);
+	assert_true(again.keeps_order);
 	assert_string_equal(again.own_nodes, "/");
 	assert_int_equal(again.grant_count, 2);
 	assert_memory_equal(again.grants, launch.grants, 2 * sizeof(*launch.grants));

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libexec/supervise/order.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "job/launch.h"
+
+enum { ORDER_NAME_MAX = 40, ORDER_TRIES = 100 };
+
+static const char *const order_files[INTERLEAVE_STREAMS] = {"out", "err"};
+
+static void order_close(int *fd)
+{
+	if (*fd >= 0)
+		(void)close(take_fd(fd));
+}
+
+static int order_watch(const struct order *self, int fd)
+{
+	char path[ORDER_NAME_MAX];
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* fits */
+	return inotify_add_watch(self->notify_fd, path, IN_MODIFY);
+}
+
+void order_open(struct order *self, int job_fd, const struct launch *launch, int out_fd, int err_fd)
+{
+	*self = ORDER_NONE;
+	if (!launch->keeps_order || launch->spec.pty)
+		return;
+
+	self->job_fd = job_fd;
+	self->attempt = launch->attempt;
+	self->uid = launch->spec.uid;
+	self->gid = launch->spec.gid;
+	self->notify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (self->notify_fd < 0)
+		return;
+
+	self->watches[INTERLEAVE_OUT] = order_watch(self, out_fd);
+	self->watches[INTERLEAVE_ERR] = order_watch(self, err_fd);
+	if (self->watches[INTERLEAVE_OUT] < 0 || self->watches[INTERLEAVE_ERR] < 0)
+		order_close(&self->notify_fd);
+}
+
+/* --- the index -------------------------------------------------------------------------------- */
+
+/* Whoever waits for it sees that it is gone. */
+static void order_give_up(struct order *self)
+{
+	char name[ORDER_NAME_MAX];
+	(void)snprintf(name, sizeof(name), "order.%" PRIu32, self->attempt); /* fits */
+	if (self->index_fd >= 0)
+		(void)unlinkat(self->job_fd, name, 0); /* or it says less than it could */
+	order_close(&self->index_fd);
+	if (self->source)
+		self->source->fd = -1;
+	self->is_over = true;
+}
+
+static bool order_make_index(struct order *self)
+{
+	char name[ORDER_NAME_MAX];
+
+	if (self->index_fd >= 0)
+		return true;
+
+	(void)snprintf(name, sizeof(name), "order.%" PRIu32, self->attempt); /* fits */
+	(void)unlinkat(self->job_fd, name, 0); /* of a start that was given back */
+	self->index_fd =
+	    openat(self->job_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return self->index_fd >= 0 &&
+	       (geteuid() != 0 || fchown(self->index_fd, self->uid, self->gid) == 0);
+}
+
+static void order_write(struct order *self)
+{
+	uint8_t record[INTERLEAVE_RECORD];
+	if (self->is_over || self->last_length == 0)
+		return;
+
+	interleave_format(self->last, self->last_length, record);
+	if (!order_make_index(self) ||
+	    pwrite(self->index_fd, record, sizeof(record),
+		   (off_t)(self->record * sizeof(record))) != (ssize_t)sizeof(record))
+		order_give_up(self);
+}
+
+static void order_add(enum interleave_stream stream, uint64_t length, void *context)
+{
+	struct order *self = context;
+
+	if (self->last_length > 0 && self->last != stream) {
+		order_write(self);
+		self->record++;
+		self->last_length = 0;
+	}
+
+	if (self->record == INTERLEAVE_RECORDS_MAX)
+		self->is_over = true;
+	self->last = stream;
+	self->last_length += length;
+}
+
+/* --- a look ----------------------------------------------------------------------------------- */
+
+static void order_take_turn(struct order *self, enum interleave_stream stream)
+{
+	if (self->turns == 0)
+		self->turn = stream;
+
+	bool is_first = self->turns % 2 == 0; /* it would be of the same as the first of them */
+	if (self->turns == 0 || (stream == self->turn) == is_first)
+		self->turns++;
+}
+
+static void order_read_turns(struct order *self)
+{
+	char events[ORDER_EVENTS] __attribute__((aligned(__alignof__(struct inotify_event))));
+	ssize_t length;
+
+	while ((length = read(self->notify_fd, events, sizeof(events))) > 0) {
+		for (ssize_t at = 0; at < length;) {
+			const struct inotify_event *event = (const void *)(events + at);
+			at += (ssize_t)(sizeof(*event) + event->len);
+			if (event->wd == self->watches[INTERLEAVE_OUT])
+				order_take_turn(self, INTERLEAVE_OUT);
+			else if (event->wd == self->watches[INTERLEAVE_ERR])
+				order_take_turn(self, INTERLEAVE_ERR);
+		}
+	}
+}
+
+static uint64_t order_grown(struct order *self, enum interleave_stream stream)
+{
+	char name[ORDER_NAME_MAX];
+	struct stat info;
+
+	if (self->files[stream] < 0) {
+		(void)snprintf(name, sizeof(name), "%s.%" PRIu32, order_files[stream],
+			       self->attempt); /* fits */
+		self->files[stream] =
+		    openat(self->job_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	}
+
+	if (self->files[stream] < 0 || fstat(self->files[stream], &info) < 0 ||
+	    !S_ISREG(info.st_mode) || (uint64_t)info.st_size < self->seen[stream])
+		return 0;
+
+	return (uint64_t)info.st_size - self->seen[stream];
+}
+
+/* What a stream has written in several turns, for its lines; owned. NULL: too much, or no memory.
+ */
+static char *order_text(const struct order *self, enum interleave_stream stream, uint64_t grown)
+{
+	if (self->turns < 3 || grown == 0 || grown > ORDER_TEXT_MAX)
+		return NULL;
+
+	char *text = malloc((size_t)grown);
+	if (text && pread(self->files[stream], text, (size_t)grown, (off_t)self->seen[stream]) ==
+			(ssize_t)grown)
+		return text;
+
+	free(text);
+	return NULL;
+}
+
+/* Both at one moment: what is written between two looks would be seen of the later one alone. It is
+ * done before the turns are read: the kernel tells of a write after it can be seen. */
+static void order_measure(struct order *self, uint64_t grown[INTERLEAVE_STREAMS])
+{
+	grown[INTERLEAVE_OUT] = order_grown(self, INTERLEAVE_OUT);
+
+	for (int i = 0; i < ORDER_TRIES; i++) {
+		grown[INTERLEAVE_ERR] = order_grown(self, INTERLEAVE_ERR);
+		uint64_t again = order_grown(self, INTERLEAVE_OUT);
+		if (again == grown[INTERLEAVE_OUT])
+			return;
+
+		grown[INTERLEAVE_OUT] = again;
+	}
+}
+
+/* True: something has happened. */
+static bool order_look(struct order *self)
+{
+	if (self->drain)
+		self->drain(self->context, 0);
+
+	struct interleave_window window;
+	order_measure(self, window.grown);
+
+	size_t before = self->turns;
+	order_read_turns(self);
+	bool is_news = self->turns > before;
+	_cleanup_free_ char *out = order_text(self, INTERLEAVE_OUT, window.grown[INTERLEAVE_OUT]);
+	_cleanup_free_ char *err = order_text(self, INTERLEAVE_ERR, window.grown[INTERLEAVE_ERR]);
+
+	window.first = self->turn;
+	window.run_count = self->turns;
+	window.text[INTERLEAVE_OUT] = out;
+	window.text[INTERLEAVE_ERR] = err;
+
+	size_t left = interleave_split(&window, order_add, self);
+	for (int i = 0; i < INTERLEAVE_STREAMS; i++) {
+		is_news = is_news || window.grown[i] > 0;
+		self->seen[i] += window.grown[i];
+	}
+
+	/* They get another look, and no third. */
+	bool is_late = left > 0 && (is_news || !self->was_late);
+	if (is_late && left % 2 != self->turns % 2)
+		self->turn = (enum interleave_stream) !self->turn;
+	self->turns = is_late ? left : 0;
+	self->was_late = is_late && !is_news;
+
+	/* One alone needs no index, and a follower of both waits for it. */
+	if (self->seen[INTERLEAVE_OUT] > 0 && self->seen[INTERLEAVE_ERR] > 0 && is_news)
+		order_write(self);
+
+	return is_news || is_late;
+}
+
+/* The sooner it is looked, the more of the order is known; but a job that writes all the time costs
+ * a look every now and then. What is late is looked for later. */
+static bool order_waits(struct order *self)
+{
+	uint64_t now_ns = clock_real_ns();
+	if (now_ns - self->second_ns >= CLOCK_NS_PER_S) {
+		self->second_ns = now_ns;
+		self->looks = 0;
+	}
+
+	return ++self->looks > ORDER_LOOKS || self->turns > 0;
+}
+
+static void order_ready(void *context, short revents)
+{
+	struct order *self = context;
+	const struct itimerspec after = {.it_value.tv_nsec = ORDER_LOOK_NS};
+	uint64_t drop;
+
+	(void)revents;
+	if (self->timer_fd < 0)
+		self->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	else
+		(void)!read(self->timer_fd, &drop, sizeof(drop)); /* it may not have been that */
+
+	bool is_news = order_look(self);
+	if (self->is_over)
+		self->source->fd = -1;
+	else if (is_news && order_waits(self) && self->timer_fd >= 0 &&
+		 timerfd_settime(self->timer_fd, 0, &after, NULL) == 0)
+		self->source->fd = self->timer_fd;
+	else
+		self->source->fd = self->notify_fd;
+}
+
+struct watch_source order_source(struct order *self)
+{
+	return (struct watch_source){
+	    .fd = self->notify_fd, .events = POLLIN, .ready = order_ready, .context = self};
+}
+
+void order_listen(struct order *self, struct watch_source *source)
+{
+	self->source = source;
+}
+
+void order_done(struct order *self)
+{
+	if (self->notify_fd < 0)
+		return;
+
+	self->drain = NULL; /* that is over */
+	if (!self->is_over)
+		(void)order_look(self);
+	if (self->source)
+		self->source->fd = -1;
+
+	order_close(&self->index_fd);
+	order_close(&self->timer_fd);
+	for (int i = 0; i < INTERLEAVE_STREAMS; i++)
+		order_close(&self->files[i]);
+	self->is_over = true;
+}
