@@ -216,7 +216,9 @@ int schedule_pass(struct schedule_machine *machine, const struct schedule_input 
 		  struct err *err);
 
 /* In how long there are devices for the job at the earliest, if all that run end as they say and
- * nothing else is started; SCHEDULE_NEVER: not known. */
+ * nothing else is started; SCHEDULE_NEVER: not known. Pledges, and what other waiting jobs keep, do
+ * not count: behind another job it starts later. Enough to compare two ends of one that runs; what
+ * people are told is opens_ns of a decision. */
 uint64_t schedule_start_in(struct schedule_machine *machine, const struct job *job,
 			   const struct schedule_running *running, size_t count);
 
