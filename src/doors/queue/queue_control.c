@@ -167,11 +167,7 @@ static void queue_control_lost(struct queue_run *run)
 	queue_control_close(run);
 	run->retry_ns = 0;
 	run->cancel_sent = false; /* it may not have read it */
-	if (run->child) {
-		queue_control_later(run); /* its end comes by itself */
-		return;
-	}
-
+	/* Our own child as well: it has let go of the lock before, and takes its time to be gone. */
 	queue_look(run);
 }
 
