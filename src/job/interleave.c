@@ -143,7 +143,7 @@ size_t interleave_split(const struct interleave_window *window,
 			void *context)
 {
 	uint64_t at[INTERLEAVE_STREAMS] = {0};
-	size_t turns[INTERLEAVE_STREAMS], empty = 0;
+	size_t turns[INTERLEAVE_STREAMS];
 	turns[window->first] = window->run_count - window->run_count / 2;
 	turns[!window->first] = window->run_count / 2;
 
@@ -151,19 +151,19 @@ size_t interleave_split(const struct interleave_window *window,
 		enum interleave_stream stream =
 		    i % 2 ? (enum interleave_stream) !window->first : window->first;
 		uint64_t left = window->grown[stream] - at[stream], given = left;
-		if (--turns[stream] > 0 && left > 0 && window->text[stream])
+		if (left == 0)
+			return window->run_count - i;
+		if (--turns[stream] > 0 && window->text[stream])
 			given = interleave_line(window->text[stream], at[stream],
 						window->grown[stream]);
 
-		empty = given > 0 ? 0 : empty + 1;
 		at[stream] += given;
-		if (given > 0)
-			add(stream, given, context);
+		add(stream, given, context);
 	}
 
 	for (int i = 0; i < INTERLEAVE_STREAMS; i++)
 		if (window->grown[i] > at[i])
 			add((enum interleave_stream)i, window->grown[i] - at[i], context);
 
-	return empty;
+	return 0;
 }

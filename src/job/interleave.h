@@ -81,8 +81,9 @@ struct interleave_window {
 /*
  * Gives each turn its bytes, by `add` in their order: a stream that had one turn all of them; else
  * each turn a line, and the last one the rest. That is exact for programs that write whole lines,
- * one at a time. What had no turn comes last. Returns how many turns at the end got nothing: what
- * they wrote is not there yet.
+ * one at a time. Bytes that no turn tells of come last. Stops at the first turn whose bytes are not
+ * there yet: what else there is came after them, and is given to nobody. Returns how many turns are
+ * left, that one included.
  */
 size_t interleave_split(const struct interleave_window *window,
 			void (*add)(enum interleave_stream stream, uint64_t length, void *context),

@@ -167,7 +167,8 @@ static void queue_control_lost(struct queue_run *run)
 	queue_control_close(run);
 	run->retry_ns = 0;
 	run->cancel_sent = false; /* it may not have read it */
-	/* Our own child as well: it has let go of the lock before, and takes its time to be gone. */
+	/* Our own child as well: it has let go of the lock before, and takes its time to be gone.
+	 */
 	queue_look(run);
 }
 

@@ -18,6 +18,10 @@
 
 enum { ORDER_NAME_MAX = 40, ORDER_TRIES = 100 };
 
+/* From a write that can be seen until the kernel has told of it; microseconds, but on another
+ * processor. */
+#define ORDER_TOLD_NS (50 * CLOCK_NS_PER_S / 1000000)
+
 static const char *const order_files[INTERLEAVE_STREAMS] = {"out", "err"};
 
 static void order_close(int *fd)
@@ -110,6 +114,7 @@ static void order_add(enum interleave_stream stream, uint64_t length, void *cont
 		self->is_over = true;
 	self->last = stream;
 	self->last_length += length;
+	self->seen[stream] += length;
 }
 
 /* --- a look ----------------------------------------------------------------------------------- */
@@ -192,14 +197,30 @@ static void order_measure(struct order *self, uint64_t grown[INTERLEAVE_STREAMS]
 	}
 }
 
-/* True: something has happened. */
-static bool order_look(struct order *self)
+/* What was measured from `start` on, and no turn that came has taken. */
+static void order_add_rest(struct order *self, const struct interleave_window *window,
+			   const uint64_t start[INTERLEAVE_STREAMS])
 {
+	for (int i = 0; i < INTERLEAVE_STREAMS; i++) {
+		uint64_t taken = self->seen[i] - start[i];
+		if (window->grown[i] > taken)
+			order_add((enum interleave_stream)i, window->grown[i] - taken, self);
+	}
+}
+
+/* True: something has happened. `is_last`: nobody writes any more. */
+static bool order_look(struct order *self, bool is_last)
+{
+	const struct timespec told = {.tv_nsec = ORDER_TOLD_NS};
+
 	if (self->drain)
 		self->drain(self->context, 0);
 
 	struct interleave_window window;
+	const uint64_t start[] = {self->seen[INTERLEAVE_OUT], self->seen[INTERLEAVE_ERR]};
 	order_measure(self, window.grown);
+	if (!is_last)
+		(void)nanosleep(&told, NULL);
 
 	size_t before = self->turns;
 	order_read_turns(self);
@@ -212,16 +233,16 @@ static bool order_look(struct order *self)
 	window.text[INTERLEAVE_OUT] = out;
 	window.text[INTERLEAVE_ERR] = err;
 
+	uint64_t seen = self->seen[INTERLEAVE_OUT] + self->seen[INTERLEAVE_ERR];
 	size_t left = interleave_split(&window, order_add, self);
-	for (int i = 0; i < INTERLEAVE_STREAMS; i++) {
-		is_news = is_news || window.grown[i] > 0;
-		self->seen[i] += window.grown[i];
-	}
+	is_news = is_news || self->seen[INTERLEAVE_OUT] + self->seen[INTERLEAVE_ERR] > seen;
 
-	/* They get another look, and no third. */
-	bool is_late = left > 0 && (is_news || !self->was_late);
+	/* They get another look, and no third; what else there is has waited for them. */
+	bool is_late = left > 0 && !is_last && (is_news || !self->was_late);
 	if (is_late && left % 2 != self->turns % 2)
 		self->turn = (enum interleave_stream) !self->turn;
+	if (left > 0 && !is_late)
+		order_add_rest(self, &window, start);
 	self->turns = is_late ? left : 0;
 	self->was_late = is_late && !is_news;
 
@@ -257,7 +278,7 @@ static void order_ready(void *context, short revents)
 	else
 		(void)!read(self->timer_fd, &drop, sizeof(drop)); /* it may not have been that */
 
-	bool is_news = order_look(self);
+	bool is_news = order_look(self, false);
 	if (self->is_over)
 		self->source->fd = -1;
 	else if (is_news && order_waits(self) && self->timer_fd >= 0 &&
@@ -285,7 +306,7 @@ void order_done(struct order *self)
 
 	self->drain = NULL; /* that is over */
 	if (!self->is_over)
-		(void)order_look(self);
+		(void)order_look(self, true);
 	if (self->source)
 		self->source->fd = -1;
 

@@ -164,6 +164,7 @@ static void each_turn_gets_a_line_and_the_last_one_the_rest(void **state)
 	expect_split(O, 3, "a\nb\nc\n", "x\n", "o2 e2 o4 ", 0);
 	expect_split(O, 5, "a\nb", "x\ny\n", "o2 e2 o1 e2 ", 1); /* without an end of a line */
 	expect_split(O, 4, "a\n", "x\n", "o2 e2 ", 2);		 /* not there yet */
+	expect_split(O, 4, "a\n", "x\ny\n", "o2 e2 ", 2);	 /* and what came after it waits */
 	expect_split(O, 0, "a\n", "x\n", "o2 e2 ", 0);		 /* nothing was told */
 	expect_split(E, 1, "a\n", "x\n", "e2 o2 ", 0);
 
