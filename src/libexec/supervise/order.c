@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "job/launch.h"
 
-enum { ORDER_NAME_MAX = 40, ORDER_TRIES = 100 };
+enum { ORDER_NAME_MAX = 40, ORDER_TRIES = 100, ORDER_QUIET_TRIES = 4 };
 
 /* From a write that can be seen until the kernel has told of it; microseconds, but on another
  * processor. */
@@ -129,12 +129,16 @@ static void order_take_turn(struct order *self, enum interleave_stream stream)
 		self->turns++;
 }
 
-static void order_read_turns(struct order *self)
+/* False: there were none. */
+static bool order_read_turns(struct order *self)
 {
 	char events[ORDER_EVENTS] __attribute__((aligned(__alignof__(struct inotify_event))));
 	ssize_t length;
+	bool has_some = false;
 
 	while ((length = read(self->notify_fd, events, sizeof(events))) > 0) {
+		has_some = true;
+
 		for (ssize_t at = 0; at < length;) {
 			const struct inotify_event *event = (const void *)(events + at);
 			at += (ssize_t)(sizeof(*event) + event->len);
@@ -144,6 +148,8 @@ static void order_read_turns(struct order *self)
 				order_take_turn(self, INTERLEAVE_ERR);
 		}
 	}
+
+	return has_some;
 }
 
 static uint64_t order_grown(struct order *self, enum interleave_stream stream)
@@ -181,20 +187,50 @@ static char *order_text(const struct order *self, enum interleave_stream stream,
 	return NULL;
 }
 
-/* Both at one moment: what is written between two looks would be seen of the later one alone. It is
- * done before the turns are read: the kernel tells of a write after it can be seen. */
+/* What is in pipes goes into the files. */
+static void order_drain(struct order *self)
+{
+	if (self->drain)
+		self->drain(self->context, 0);
+}
+
+/* Both at one moment: what is written between two looks would be seen of the later one alone. */
 static void order_measure(struct order *self, uint64_t grown[INTERLEAVE_STREAMS])
 {
+	order_drain(self);
 	grown[INTERLEAVE_OUT] = order_grown(self, INTERLEAVE_OUT);
 
 	for (int i = 0; i < ORDER_TRIES; i++) {
 		grown[INTERLEAVE_ERR] = order_grown(self, INTERLEAVE_ERR);
+		order_drain(self);
 		uint64_t again = order_grown(self, INTERLEAVE_OUT);
 		if (again == grown[INTERLEAVE_OUT])
 			return;
 
 		grown[INTERLEAVE_OUT] = again;
 	}
+}
+
+/* The turns, and how much each stream has grown, as of one moment where there is one in which
+ * nothing is written: what was measured then is all of these turns. True: there were turns. */
+static bool order_read(struct order *self, bool is_last, uint64_t grown[INTERLEAVE_STREAMS])
+{
+	const struct timespec told = {.tv_nsec = ORDER_TOLD_NS};
+	bool has_some = order_read_turns(self);
+
+	for (int i = 0; i < ORDER_QUIET_TRIES; i++) {
+		order_measure(self, grown);
+		if (is_last)
+			break;
+
+		(void)nanosleep(&told, NULL);
+		if (!order_read_turns(self))
+			break;
+
+		has_some = true;
+	}
+
+	return has_some;
 }
 
 /* What was measured from `start` on, and no turn that came has taken. */
@@ -211,20 +247,9 @@ static void order_add_rest(struct order *self, const struct interleave_window *w
 /* True: something has happened. `is_last`: nobody writes any more. */
 static bool order_look(struct order *self, bool is_last)
 {
-	const struct timespec told = {.tv_nsec = ORDER_TOLD_NS};
-
-	if (self->drain)
-		self->drain(self->context, 0);
-
 	struct interleave_window window;
 	const uint64_t start[] = {self->seen[INTERLEAVE_OUT], self->seen[INTERLEAVE_ERR]};
-	order_measure(self, window.grown);
-	if (!is_last)
-		(void)nanosleep(&told, NULL);
-
-	size_t before = self->turns;
-	order_read_turns(self);
-	bool is_news = self->turns > before;
+	bool is_news = order_read(self, is_last, window.grown);
 	_cleanup_free_ char *out = order_text(self, INTERLEAVE_OUT, window.grown[INTERLEAVE_OUT]);
 	_cleanup_free_ char *err = order_text(self, INTERLEAVE_ERR, window.grown[INTERLEAVE_ERR]);
 

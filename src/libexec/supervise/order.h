@@ -49,7 +49,7 @@ struct order {
 	uint64_t second_ns; /* that is counted, and */
 	unsigned looks;	    /* how often it was looked in it */
 
-	/* Before each look: what is in pipes goes into the files. */
+	/* Before both are measured: what is in pipes goes into the files. */
 	void (*drain)(void *context, short revents);
 	void *context;
 	struct watch_source *source; /* borrowed, from order_listen() on */

@@ -141,6 +141,7 @@ static void bytes_that_are_changed_are_refused(void **state)
 	struct launch launch _cleanup_launch_;
 	assert_int_equal(launch_of(&launch), 0);
 	launch.grant_count = 1;
+	launch.keeps_order = false; /* the last field, and one that may be missing */
 	char *bytes = NULL;
 	size_t length = 0;
 	assert_int_equal(launch_format(&launch, &bytes, &length, NULL), 0);

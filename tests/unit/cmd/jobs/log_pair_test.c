@@ -45,6 +45,8 @@ static void append_record(const struct fixture *fixture, enum interleave_stream 
 static int set_up(void **state)
 {
 	struct fixture *fixture = calloc(1, sizeof(*fixture));
+	if (!fixture)
+		return -1;
 	(void)snprintf(fixture->directory, sizeof(fixture->directory), "%s",
 		       "/tmp/sluice-unit-pair.XXXXXX");
 	if (!mkdtemp(fixture->directory))
