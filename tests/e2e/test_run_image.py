@@ -206,7 +206,7 @@ def test_where_cgroup_v2_is_alone(machine_factory, storage):
                          options=["--gpus", "1"])
     job = started(machine, number)
     minor = job["attempt"]["gpus"][0]["gpu_index"]
-    assert machine.run("sluice", "logs", number).out == f"/dev/nvidia{minor}\nready\n"
+    assert machine.run("sluice", "logs", "-o", number).out == f"/dev/nvidia{minor}\nready\n"
     assert job["attempt"]["isolation"] == "container", job["attempt"]["isolation_reason"]
     # the same hierarchy, as it is seen here
     unified = pathlib.Path("/sys/fs/cgroup/unified")

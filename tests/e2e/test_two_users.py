@@ -101,14 +101,14 @@ def test_the_readme(lab):
     assert typed(lab, BOB, plain).ok().out == "2\n"
     for number in (1, 2):
         lab.job_in(number, "Running")
-    wait_until(lambda: lab.run("sluice", "logs", 1).out and
+    wait_until(lambda: lab.run("sluice", "logs", "-o", 1).out and
                len(lab.run("sluice", "logs", "--stderr", 2).out.splitlines()) == 2,
                what="what both have to say", deadline_s=20)
     first, second = lab.job(1), lab.job(2)
     [gpu] = first["attempt"]["gpus"]
     assert [one["uuid"] for one in second["attempt"]["gpus"]] == [gpu["uuid"]]
     assert (first["user"], second["user"]) != (second["user"], first["user"])
-    assert lab.run("sluice", "logs", 1).out == f"/dev/nvidia{gpu['gpu_index']}\n"
+    assert lab.run("sluice", "logs", "-o", 1).out == f"/dev/nvidia{gpu['gpu_index']}\n"
     assert first["attempt"]["isolation"] == "container", first["attempt"]["isolation_reason"]
     listed = typed(lab, BOB, jobs).ok().out
     assert "alice" in listed or str(ALICE) in listed
