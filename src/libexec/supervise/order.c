@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "job/launch.h"
 
-enum { ORDER_NAME_MAX = 40, ORDER_TRIES = 100, ORDER_QUIET_TRIES = 4 };
+enum { ORDER_NAME_MAX = 40, ORDER_TRIES = 2, ORDER_QUIET_TRIES = 4 };
 
 /* From a write that can be seen until the kernel has told of it; microseconds, but on another
  * processor. */
@@ -194,7 +194,8 @@ static void order_drain(struct order *self)
 		self->drain(self->context, 0);
 }
 
-/* Both at one moment: what is written between two looks would be seen of the later one alone. */
+/* Both at one moment, as far as the job leaves one: what is written between two looks would be seen
+ * of the later one alone. */
 static void order_measure(struct order *self, uint64_t grown[INTERLEAVE_STREAMS])
 {
 	order_drain(self);
@@ -212,7 +213,9 @@ static void order_measure(struct order *self, uint64_t grown[INTERLEAVE_STREAMS]
 }
 
 /* The turns, and how much each stream has grown, as of one moment where there is one in which
- * nothing is written: what was measured then is all of these turns. True: there were turns. */
+ * nothing is written: what was measured then is all of these turns. Else there may be turns whose
+ * bytes are not measured yet. Few tries: who writes all the time would keep us from all else. True:
+ * there were turns. */
 static bool order_read(struct order *self, bool is_last, uint64_t grown[INTERLEAVE_STREAMS])
 {
 	const struct timespec told = {.tv_nsec = ORDER_TOLD_NS};
@@ -258,9 +261,9 @@ static bool order_look(struct order *self, bool is_last)
 	window.text[INTERLEAVE_OUT] = out;
 	window.text[INTERLEAVE_ERR] = err;
 
-	uint64_t seen = self->seen[INTERLEAVE_OUT] + self->seen[INTERLEAVE_ERR];
 	size_t left = interleave_split(&window, order_add, self);
-	is_news = is_news || self->seen[INTERLEAVE_OUT] + self->seen[INTERLEAVE_ERR] > seen;
+	is_news = is_news || self->seen[INTERLEAVE_OUT] > start[INTERLEAVE_OUT] ||
+		  self->seen[INTERLEAVE_ERR] > start[INTERLEAVE_ERR];
 
 	/* They get another look, and no third; what else there is has waited for them. */
 	bool is_late = left > 0 && !is_last && (is_news || !self->was_late);
