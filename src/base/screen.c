@@ -37,22 +37,6 @@ static enum screen_kind screen_sequence(const char *text, size_t length, size_t 
 	return SCREEN_PASS;
 }
 
-/* Whether these are the first bytes of a character whose last ones are not there. */
-static bool screen_is_cut(const char *text, size_t length)
-{
-	unsigned char first = (unsigned char)text[0];
-	size_t size = first >= 0xf0 && first <= 0xf4 ? 4 : first >= 0xe0 ? 3 : 2;
-
-	if (first < 0xc2 || first > 0xf4 || length >= size)
-		return false;
-
-	for (size_t i = 1; i < length; i++)
-		if (((unsigned char)text[i] & 0xc0) != 0x80)
-			return false;
-
-	return true;
-}
-
 /* What is at the front, and how many bytes of it. */
 static enum screen_kind screen_next(const char *text, size_t length, size_t *out_size)
 {
@@ -69,7 +53,7 @@ static enum screen_kind screen_next(const char *text, size_t length, size_t *out
 		return text[1] == '[' ? screen_sequence(text, length, out_size) : SCREEN_ESCAPE;
 
 	uint32_t c = text_decode(text, length, out_size);
-	if (c == TEXT_INVALID && screen_is_cut(text, length))
+	if (c == TEXT_INVALID && text_is_cut(text, length))
 		return SCREEN_MORE;
 
 	return c == TEXT_INVALID || text_is_unsafe(c) ? SCREEN_ESCAPE : SCREEN_PASS;

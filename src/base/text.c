@@ -123,6 +123,21 @@ uint32_t text_decode(const char *text, size_t length, size_t *out_size)
 	return value;
 }
 
+bool text_is_cut(const char *text, size_t length)
+{
+	unsigned char first = (unsigned char)text[0];
+	size_t size = first >= 0xf0 && first <= 0xf4 ? 4 : first >= 0xe0 ? 3 : 2;
+
+	if (first < 0xc2 || first > 0xf4 || length >= size)
+		return false;
+
+	for (size_t i = 1; i < length; i++)
+		if (((unsigned char)text[i] & 0xc0) != 0x80)
+			return false;
+
+	return true;
+}
+
 bool text_is_unsafe(uint32_t character)
 {
 	return character < 0x20 || (character >= 0x7f && character < 0xa0) ||

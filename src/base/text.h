@@ -39,6 +39,8 @@ char *text_copy(const void *bytes, size_t length);
  * and cut characters included).
  */
 uint32_t text_decode(const char *text, size_t length, size_t *out_size);
+/* Whether these (at least 1) are the first bytes of a character whose last ones are not there. */
+bool text_is_cut(const char *text, size_t length);
 
 /* How many bytes from the front of `text` are visible ASCII or blanks: one column each, shown as
  * they are. Nearly all texts are so to their end. */

@@ -12,6 +12,7 @@
 
 #include <jansson.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -317,66 +318,31 @@ int log_pair_tail(struct log_pair *pair, uint32_t lines, bool is_final, struct e
 
 /* --- showing it ------------------------------------------------------------------------------- */
 
-/* Bytes of the character at `at`, 1 to 4; 0: it is none; -1: it may become one. */
-static int log_pair_character(const unsigned char *at, size_t left)
+/* How many of the bytes are shown now: a piece that is cut in a character leaves that to the next
+ * one. */
+static size_t log_pair_whole(const char *bytes, size_t length)
 {
-	int length = at[0] < 0x80		     ? 1
-		     : at[0] >= 0xc2 && at[0] < 0xe0 ? 2
-		     : at[0] >= 0xe0 && at[0] < 0xf0 ? 3
-		     : at[0] >= 0xf0 && at[0] < 0xf5 ? 4
-						     : 0;
-
-	for (int i = 1; i < length; i++) {
-		if ((size_t)i == left)
-			return -1;
-		if ((at[i] & 0xc0) != 0x80)
-			return 0;
-		/* neither longer than it need be, nor a surrogate, nor beyond the last one */
-		if (i == 1 && ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f) ||
-			       (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] > 0x8f)))
-			return 0;
-	}
-
+	for (size_t last = 1; last < LOG_PAIR_CHARACTER_MAX && last < length; last++)
+		if (text_is_cut(bytes + length - last, last))
+			return length - last;
 	return length;
-}
-
-/* Bytes taken of `length`; what is no character is U+FFFD in `out`. A piece that is cut in a
- * character leaves that to the next one. */
-static size_t log_pair_clean(const char *bytes, size_t length, bool is_cut, char *out,
-			     size_t *out_length)
-{
-	size_t at = 0, to = 0;
-
-	while (at < length) {
-		int size = log_pair_character((const unsigned char *)bytes + at, length - at);
-		if (size < 0 && is_cut && at > 0)
-			break;
-
-		if (size > 0) {
-			memcpy(out + to, bytes + at, (size_t)size);
-			to += (size_t)size;
-			at += (size_t)size;
-		} else {
-			memcpy(out + to, "\xef\xbf\xbd", LOG_PAIR_WIDE);
-			to += LOG_PAIR_WIDE;
-			at++;
-		}
-	}
-
-	*out_length = to;
-	return at;
 }
 
 /* Bytes of it that were taken; `out` has the object and a newline. */
 static ssize_t log_pair_format(const struct log_pair *pair, const char *bytes, size_t length,
 			       bool is_cut, char *out, size_t size, size_t *out_length)
 {
-	char text[LOG_PAIR_WIDE * LOG_PAIR_LINE_MAX + LOG_PAIR_CHARACTER_MAX];
-	size_t cleaned;
-	size_t taken = log_pair_clean(bytes, length, is_cut, text, &cleaned);
-	json_t *object = json_pack("{s:I,s:I,s:s,s:s%}", "job", (json_int_t)pair->options.job,
-				   "attempt", (json_int_t)pair->options.attempt, "stream",
-				   log_pair_streams[pair->piece.stream], "text", text, cleaned);
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, LOG_PAIR_WIDE * LOG_PAIR_LINE_MAX + 1);
+
+	size_t taken = is_cut ? log_pair_whole(bytes, length) : length;
+	if (text_make_valid(&text, bytes, taken) < 0)
+		return -ENOMEM;
+
+	json_t *object =
+	    json_pack("{s:I,s:I,s:s,s:s%}", "job", (json_int_t)pair->options.job, "attempt",
+		      (json_int_t)pair->options.attempt, "stream",
+		      log_pair_streams[pair->piece.stream], "text", buf_text(&text), text.length);
 	size_t written = object ? json_dumpb(object, out, size - 1, JSON_COMPACT) : 0;
 
 	json_decref(object);
