@@ -177,6 +177,28 @@ static void json_marks_each_line(void **state)
 	pair = log_pair_free(pair);
 }
 
+/* A line of several objects: no character stands in two of them. */
+static void json_cuts_no_character(void **state)
+{
+	struct fixture *fixture = *state;
+	char line[LOG_PAIR_LINE_MAX + 1];
+
+	for (size_t before = 1; before <= 3; before++) { /* bytes of it that would still fit */
+		memset(line, 'x', sizeof(line));
+		line[LOG_PAIR_LINE_MAX - before] = '\0';
+		assert_int_equal(truncate(fixture->out_path, 0), 0);
+		append_text(fixture, "out", line);
+		append_text(fixture, "out", "\xf0\x9f\x98\x80!\n");
+
+		struct log_pair *pair = open_pair(fixture, true);
+		assert_non_null(pair);
+		const char *got = read_all(fixture, pair, true);
+		assert_non_null(strstr(got, "x\"}\n"));
+		assert_non_null(strstr(got, "\"text\":\"\xf0\x9f\x98\x80!\\n\"}\n"));
+		pair = log_pair_free(pair);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -186,6 +208,7 @@ int main(void)
 					    tear_down),
 	    cmocka_unit_test_setup_teardown(the_last_lines_are_those_of_both, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(json_marks_each_line, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(json_cuts_no_character, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
