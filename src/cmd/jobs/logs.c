@@ -703,10 +703,10 @@ const struct command cmd_logs = {
     .name = "logs",
     .summary = "Show the output of a job",
     .description =
-	"What it wrote to both outputs, in the order in which it did. Of one's own jobs; "
-	"root may read any. The files are read directly, so this "
-	"works while no agent runs. The bytes are passed on as they are; on a terminal, "
-	"what would do more than write and colour lines is shown as \\x1b instead.",
+	"Shows what a job has written to its output and its error output, in the order in which "
+	"it wrote. Users see their own jobs, root sees all. The command reads the files itself, so "
+	"it works while no agent runs. Bytes pass unchanged into a file or a pipe; on a terminal "
+	"all that would do more than write and colour lines appears as \\x1b instead.",
     .group = CMD_GROUP_JOBS,
     .run = logs_run,
     .options = logs_rows,

@@ -560,12 +560,11 @@ const struct command cmd_devices = {
     .name = "devices",
     .summary = "List the GPUs of this machine and their MIG devices",
     .description =
-	"Asks the driver once and needs no service; one that runs adds who holds which device: "
-	"containers of the kubelet by namespace, pod and name, and jobs, and which are drained or "
-	"reserved. A GPU that is lost or "
-	"whose driver hangs is "
-	"listed with its state, and never hides the others. A reading that the GPU does not give "
-	"is '-' in the table and absent in JSON; it is never shown as 0.",
+	"Asks the driver once and needs no service. One that runs adds which container (by "
+	"namespace, pod and name) or job holds which device, and which GPUs are drained or "
+	"reserved. A GPU that is lost or whose driver hangs is listed with its state, and never "
+	"hides the others. A reading that the GPU does not give is '-' in the table and absent in "
+	"JSON; it is never shown as 0.",
     .group = CMD_GROUP_MACHINE,
     .run = run,
     .options = rows,
