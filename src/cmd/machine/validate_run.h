@@ -21,6 +21,32 @@ enum validate_exit {
 };
 extern const struct cmd_exit_row validate_exits[];
 
+/* Rows of options that all of them have; `type` has the member. */
+#define VALIDATE_GPUS_ROW(type, member)                                                            \
+	{                                                                                          \
+		.name = "gpus", .kind = OPTION_TEXT, .value = "LIST",                              \
+		.help = "only these, by number or UUID, with commas (default: all in sight)",      \
+		OPTION_FIELD(type, member)                                                         \
+	}
+#define VALIDATE_TIMEOUT_ROW(type, member)                                                         \
+	{                                                                                          \
+		.name = "timeout", .kind = OPTION_DURATION, .value = "TIME",                       \
+		.help = "end a check from which nothing was heard for so long (default 60s)",      \
+		.min = 100000000, .max = UINT64_C(3600000000000), OPTION_FIELD(type, member)       \
+	}
+#define VALIDATE_EXPORTER_ROW(type, member)                                                        \
+	{                                                                                          \
+		.name = "exporter", .kind = OPTION_TEXT, .value = "ADDRESS",                       \
+		.help = "of the service whose metrics are compared (default 127.0.0.1:9400)",      \
+		OPTION_FIELD(type, member)                                                         \
+	}
+#define VALIDATE_JSON_ROW(type, member)                                                            \
+	{                                                                                          \
+		.name = "json", .kind = OPTION_PATH, .value = "FILE",                              \
+		.help = "write all that was found there (sluice.result/1)",                        \
+		OPTION_FIELD(type, member)                                                         \
+	}
+
 struct validate_run {
 	const struct cmd_call *call;
 	const char *tool; /* "sluice validate": in the result */

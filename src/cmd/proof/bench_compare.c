@@ -173,11 +173,7 @@ static const struct option_row compare_rows[] = {
      .kind = OPTION_FLAG,
      .help = "let the commands' output through, which costs them a little",
      OPTION_FIELD(struct compare_options, show_output)},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = OPTION_FLAG,
-     .help = "no progress on standard error",
-     OPTION_FIELD(struct compare_options, quiet)},
+    BENCH_QUIET_ROW(struct compare_options),
     OPTION_OUTPUT(struct compare_options, output),
     {0},
 };

@@ -4,6 +4,19 @@
 #define SLUICE_CMD_PROOF_BENCH_GPU_H
 
 #include "cmd/cmd.h"
+#include "cmd/options.h"
+
+/* Rows of the options that loads have; `type` has the member. */
+#define BENCH_GPU_DEVICE_ROW(type, member)                                                         \
+	{                                                                                          \
+		.name = "device", .kind = OPTION_TEXT, .value = "INDEX|UUID",                      \
+		.help = "which GPU (default 0)", OPTION_FIELD(type, member)                        \
+	}
+#define BENCH_GPU_LIBRARY_ROW(type, member)                                                        \
+	{                                                                                          \
+		.name = "lib", .kind = OPTION_PATH,                                                \
+		.help = "the driver's library (default libcuda.so.1)", OPTION_FIELD(type, member)  \
+	}
 
 extern const struct command cmd_bench_gpu_all;
 extern const struct command cmd_bench_gpu_alloc;

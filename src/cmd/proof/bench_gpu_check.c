@@ -27,28 +27,14 @@ static const struct gpu_check_options check_defaults = {.timeout_ns = VALIDATE_T
 
 /* What all of them have. */
 #define CHECK_ROWS                                                                                 \
-	{.name = "gpus",                                                                           \
-	 .kind = OPTION_TEXT,                                                                      \
-	 .value = "LIST",                                                                          \
-	 .help = "only these, by number or UUID, with commas (default: all in sight)",             \
-	 OPTION_FIELD(struct gpu_check_options, gpus)},                                            \
+	VALIDATE_GPUS_ROW(struct gpu_check_options, gpus),                                         \
 	    {.name = "lib",                                                                        \
 	     .kind = OPTION_PATH,                                                                  \
 	     .value = "PATH",                                                                      \
 	     .help = "the driver's library (default: libcuda.so.1)",                               \
 	     OPTION_FIELD(struct gpu_check_options, library)},                                     \
-	    {.name = "timeout",                                                                    \
-	     .kind = OPTION_DURATION,                                                              \
-	     .value = "TIME",                                                                      \
-	     .help = "end a check from which nothing was heard for so long (default 60s)",         \
-	     .min = 100000000,                                                                     \
-	     .max = UINT64_C(3600000000000),                                                       \
-	     OPTION_FIELD(struct gpu_check_options, timeout_ns)},                                  \
-	    {.name = "json",                                                                       \
-	     .kind = OPTION_PATH,                                                                  \
-	     .value = "FILE",                                                                      \
-	     .help = "write all that was found there (sluice.result/1)",                           \
-	     OPTION_FIELD(struct gpu_check_options, json)},                                        \
+	    VALIDATE_TIMEOUT_ROW(struct gpu_check_options, timeout_ns),                            \
+	    VALIDATE_JSON_ROW(struct gpu_check_options, json),                                     \
 	    OPTION_OUTPUT(struct gpu_check_options, output)
 
 #define CHECK_COPY_ROWS                                                                            \
@@ -83,12 +69,7 @@ static const struct gpu_check_options check_defaults = {.timeout_ns = VALIDATE_T
 		OPTION_FIELD(struct gpu_check_options, force)                                      \
 	}
 
-#define CHECK_METRICS_ROWS                                                                         \
-	{                                                                                          \
-		.name = "exporter", .kind = OPTION_TEXT, .value = "ADDRESS",                       \
-		.help = "of the service whose metrics are compared (default 127.0.0.1:9400)",      \
-		OPTION_FIELD(struct gpu_check_options, exporter)                                   \
-	}
+#define CHECK_METRICS_ROWS VALIDATE_EXPORTER_ROW(struct gpu_check_options, exporter)
 
 static const struct option_row check_plain_rows[] = {CHECK_ROWS, {0}};
 static const struct option_row check_metrics_rows[] = {CHECK_METRICS_ROWS, CHECK_ROWS, {0}};

@@ -46,20 +46,13 @@ struct load_options {
 /* --- the options of each ---------------------------------------------------------------------- */
 
 #define ROW_LIBRARY                                                                                \
-	{.name = "lib",                                                                            \
-	 .kind = OPTION_PATH,                                                                      \
-	 .help = "the driver's library (default libcuda.so.1)",                                    \
-	 OPTION_FIELD(struct load_options, library)},                                              \
+	BENCH_GPU_LIBRARY_ROW(struct load_options, library),                                       \
 	    {.name = "resolve",                                                                    \
 	     .kind = OPTION_CHOICE,                                                                \
 	     .words = "dlsym|getprocaddress",                                                      \
 	     .help = "how its calls are found (default dlsym)",                                    \
 	     OPTION_FIELD(struct load_options, resolve)},                                          \
-	    {.name = "device",                                                                     \
-	     .kind = OPTION_TEXT,                                                                  \
-	     .value = "INDEX|UUID",                                                                \
-	     .help = "which GPU (default 0)",                                                      \
-	     OPTION_FIELD(struct load_options, device)},                                           \
+	    BENCH_GPU_DEVICE_ROW(struct load_options, device),                                     \
 	{                                                                                          \
 		.name = "text", .kind = OPTION_CHOICE, .words = "auto|sl70|sl75|sl80",             \
 		.help = "which PTX text of the kernels (default: by the GPU)",                     \

@@ -21,15 +21,8 @@ struct gpu_probe_options {
 };
 
 static const struct option_row probe_rows[] = {
-    {.name = "device",
-     .kind = OPTION_TEXT,
-     .value = "INDEX|UUID",
-     .help = "which GPU (default 0)",
-     OPTION_FIELD(struct gpu_probe_options, device)},
-    {.name = "lib",
-     .kind = OPTION_PATH,
-     .help = "the driver's library (default libcuda.so.1)",
-     OPTION_FIELD(struct gpu_probe_options, library)},
+    BENCH_GPU_DEVICE_ROW(struct gpu_probe_options, device),
+    BENCH_GPU_LIBRARY_ROW(struct gpu_probe_options, library),
     OPTION_OUTPUT(struct gpu_probe_options, output),
     {0},
 };

@@ -21,6 +21,7 @@
 #include "bench/gpu/timeslice.h"
 #include "bench/result.h"
 #include "cmd/options.h"
+#include "cmd/proof/bench.h"
 
 enum timeslice_exit {
 	TIMESLICE_EXIT_OK = 0,
@@ -62,24 +63,13 @@ static const struct option_row timeslice_rows[] = {
      .value = "M,N,K",
      .help = "of the product (default 4096 for all three)",
      OPTION_FIELD(struct timeslice_options, size)},
-    {.name = "device",
-     .kind = OPTION_TEXT,
-     .value = "INDEX|UUID",
-     .help = "which GPU (default 0)",
-     OPTION_FIELD(struct timeslice_options, device)},
-    {.name = "lib",
-     .kind = OPTION_PATH,
-     .help = "the driver's library (default libcuda.so.1)",
-     OPTION_FIELD(struct timeslice_options, library)},
+    BENCH_GPU_DEVICE_ROW(struct timeslice_options, device),
+    BENCH_GPU_LIBRARY_ROW(struct timeslice_options, library),
     {.name = "json",
      .kind = OPTION_FLAG,
      .help = "the same as --output=json",
      OPTION_FIELD(struct timeslice_options, json)},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = OPTION_FLAG,
-     .help = "no progress on standard error",
-     OPTION_FIELD(struct timeslice_options, quiet)},
+    BENCH_QUIET_ROW(struct timeslice_options),
     OPTION_OUTPUT(struct timeslice_options, output),
     {0},
 };

@@ -161,11 +161,7 @@ static const struct option_row storage_rows[] = {
      .value = "FILE",
      .help = "write all measurements there (sluice.result/1)",
      OPTION_FIELD(struct storage_options, json)},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = OPTION_FLAG,
-     .help = "no progress on standard error",
-     OPTION_FIELD(struct storage_options, quiet)},
+    BENCH_QUIET_ROW(struct storage_options),
     OPTION_OUTPUT(struct storage_options, output),
     {0},
 };

@@ -29,6 +29,12 @@ struct config_options {
 	struct settings settings;
 };
 
+#define CONFIG_STRICT_ROW                                                                          \
+	{                                                                                          \
+		.name = "strict", .kind = OPTION_FLAG, .help = "take warnings for errors",         \
+		OPTION_FIELD(struct config_options, strict)                                        \
+	}
+
 static void config_cleanup(struct config **config)
 {
 	*config = config_free(*config);
@@ -111,10 +117,7 @@ static int check_run(const struct cmd_call *call)
 }
 
 static const struct option_row check_options[] = {
-    {.name = "strict",
-     .kind = OPTION_FLAG,
-     .help = "take warnings for errors",
-     OPTION_FIELD(struct config_options, strict)},
+    CONFIG_STRICT_ROW,
     OPTION_OUTPUT(struct config_options, output),
     {.name = NULL},
 };
@@ -468,10 +471,7 @@ static int show_run(const struct cmd_call *call)
 
 static const struct option_row show_options[] = {
 #include "cmd/settings.def"
-    {.name = "strict",
-     .kind = OPTION_FLAG,
-     .help = "take warnings for errors",
-     OPTION_FIELD(struct config_options, strict)},
+    CONFIG_STRICT_ROW,
     OPTION_OUTPUT(struct config_options, output),
     {.name = NULL},
 };
