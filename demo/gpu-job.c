@@ -101,21 +101,21 @@ static bool open_gpus(struct job *job)
 		return false;
 	}
 
-	int result = nvml.init();
-	if (result != 0)
-		fprintf(stderr, "gpu-job: nvmlInit: %s\n", nvml.error(result));
+	int rc = nvml.init();
+	if (rc != 0)
+		fprintf(stderr, "gpu-job: nvmlInit: %s\n", nvml.error(rc));
 
-	for (size_t i = 0; result == 0 && i < job->gpus; i++) {
+	for (size_t i = 0; rc == 0 && i < job->gpus; i++) {
 		void *device;
-		result = nvml.by_uuid(job->uuid[i], &device);
-		if (result == 0)
-			result = nvml.name(device, job->name[i], JOB_TEXT_MAX);
-		if (result != 0)
+		rc = nvml.by_uuid(job->uuid[i], &device);
+		if (rc == 0)
+			rc = nvml.name(device, job->name[i], JOB_TEXT_MAX);
+		if (rc != 0)
 			fprintf(stderr, "gpu-job: cannot open %s: %s\n", job->uuid[i],
-				nvml.error(result));
+				nvml.error(rc));
 	}
 
-	return result == 0;
+	return rc == 0;
 }
 
 static bool start_simulated(const struct job *job, const char *sluice)

@@ -110,10 +110,10 @@ void sim_kmsg_drop_uevents(void)
 
 int sim_kmsg_send_uevents(struct sim_error *error)
 {
-	int result =
+	int rc =
 	    held.length ? stream_append(held.root, "uevent", held.bytes, held.length, error) : 0;
 	sim_kmsg_drop_uevents();
-	return result;
+	return rc;
 }
 
 static int uevent_append(const struct sim_machine *machine, const char *record, size_t length,

@@ -324,7 +324,7 @@ int sim_profile_parse(const char *text, size_t length, const char *file,
 {
 	static const struct sim_options no_options;
 	struct profile_parser *parser;
-	int result = -1;
+	int rc = -1;
 
 	if (length > PROFILE_BYTES_MAX)
 		return sim_fail(error, SIM_EXIT_INPUT, "%s: a profile has at most %d bytes", file,
@@ -343,14 +343,14 @@ int sim_profile_parse(const char *text, size_t length, const char *file,
 	if (!parser->machine)
 		(void)sim_fail(error, SIM_EXIT_FAILED, "%s: out of memory", file);
 	else if (all_lines(parser) == 0 && profile_build(parser) == 0)
-		result = 0;
+		rc = 0;
 
-	if (result == 0)
+	if (rc == 0)
 		*out = *parser->machine;
 	free(parser->machine);
 	free(parser);
 
-	return result;
+	return rc;
 }
 
 static const char *profile_directory(void)
@@ -470,7 +470,7 @@ int sim_profile_load(const char *name_or_path, const struct sim_options *options
 	char path[SIM_PATH_MAX];
 	size_t length = 0;
 	char *text;
-	int result, written;
+	int rc, written;
 
 	if (strchr(name_or_path, '/'))
 		written = snprintf(path, sizeof(path), "%s", name_or_path);
@@ -488,7 +488,7 @@ int sim_profile_load(const char *name_or_path, const struct sim_options *options
 	if (!text)
 		return -1;
 
-	result = sim_profile_parse(text, length, path, options, out, error);
+	rc = sim_profile_parse(text, length, path, options, out, error);
 	free(text);
-	return result;
+	return rc;
 }

@@ -119,7 +119,7 @@ const char *sim_state_default_path(char out[SIM_PATH_MAX])
 static int init_header(struct sim_header *header, const struct sim_machine *machine)
 {
 	pthread_mutexattr_t attributes;
-	int result;
+	int rc;
 
 	memcpy(header->magic, SIM_STATE_MAGIC, sizeof(header->magic));
 	header->format = SIM_STATE_FORMAT;
@@ -133,18 +133,18 @@ static int init_header(struct sim_header *header, const struct sim_machine *mach
 	header->owner = geteuid();
 	header->start_ns = boot_time_ns() - machine->tick * SIM_TICK_NS;
 	header->pid_ns = sim_own_pid_ns();
-	result = pthread_mutexattr_init(&attributes);
-	if (result != 0)
-		return -result;
+	rc = pthread_mutexattr_init(&attributes);
+	if (rc != 0)
+		return -rc;
 
-	result = pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-	if (result == 0)
-		result = pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-	if (result == 0)
-		result = pthread_mutex_init(&header->writers, &attributes);
+	rc = pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	if (rc == 0)
+		rc = pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+	if (rc == 0)
+		rc = pthread_mutex_init(&header->writers, &attributes);
 	(void)pthread_mutexattr_destroy(&attributes);
 
-	return -result;
+	return -rc;
 }
 
 static int fill_file(struct sim_file *file, const struct sim_machine *machine)
@@ -198,10 +198,10 @@ static int write_file(int fd, const char *temporary, const char *path, bool repl
 		      const struct sim_machine *machine)
 {
 	struct sim_file *file;
-	int result = posix_fallocate(fd, 0, sizeof(*file)); /* or a full disk would be a SIGBUS */
+	int rc = posix_fallocate(fd, 0, sizeof(*file)); /* or a full disk would be a SIGBUS */
 
-	if (result != 0)
-		return -result;
+	if (rc != 0)
+		return -rc;
 	if (fchmod(fd, 0644) < 0)
 		return -errno;
 
@@ -209,10 +209,10 @@ static int write_file(int fd, const char *temporary, const char *path, bool repl
 	if (file == MAP_FAILED)
 		return -errno;
 
-	result = fill_file(file, machine);
+	rc = fill_file(file, machine);
 	(void)munmap(file, sizeof(*file));
-	if (result < 0)
-		return result;
+	if (rc < 0)
+		return rc;
 
 	if (!temporary) {
 		char name[64];
@@ -302,19 +302,19 @@ static int create_nameless(const char *path, const struct sim_machine *machine)
 static int create_named(const char *path, bool replace, const struct sim_machine *machine)
 {
 	char temporary[SIM_PATH_MAX + 8];
-	int fd, result;
+	int fd, rc;
 
 	(void)snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);
 	fd = mkostemp(temporary, O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 
-	result = write_file(fd, temporary, path, replace, machine);
+	rc = write_file(fd, temporary, path, replace, machine);
 	(void)close(fd);
-	if (result < 0)
+	if (rc < 0)
 		(void)unlink(temporary);
 
-	return result;
+	return rc;
 }
 
 /* A state of before becomes one of this machine. -EALREADY: somebody was faster, `error` says so.
@@ -334,7 +334,7 @@ static int replace(const char *path, const struct sim_machine *machine, struct s
 
 int sim_state_create(const char *path, const struct sim_machine *machine, struct sim_error *error)
 {
-	int result = -EOPNOTSUPP, found;
+	int rc = -EOPNOTSUPP, found;
 
 	if (!path[0] || strlen(path) + 8 > SIM_PATH_MAX)
 		return sim_fail(error, SIM_EXIT_INPUT,
@@ -346,24 +346,24 @@ int sim_state_create(const char *path, const struct sim_machine *machine, struct
 
 	if (found == 0) {
 		make_directory(path);
-		result = create_nameless(path, machine);
-		if (result < 0 && result != -EEXIST) /* no such files, no /proc to name one by */
-			result = create_named(path, false, machine);
+		rc = create_nameless(path, machine);
+		if (rc < 0 && rc != -EEXIST) /* no such files, no /proc to name one by */
+			rc = create_named(path, false, machine);
 	} else {
-		result = replace(path, machine, error);
-		if (result == -EALREADY)
+		rc = replace(path, machine, error);
+		if (rc == -EALREADY)
 			return -1;
 	}
 
-	if (result == 0)
+	if (rc == 0)
 		return 0;
 
-	if (result == -EEXIST)
+	if (rc == -EEXIST)
 		return sim_fail(error, SIM_EXIT_LIVE,
 				"another simulated machine was just started in '%s'", path);
 
 	return sim_fail(error, SIM_EXIT_FAILED, "cannot create state file '%s': %s", path,
-			strerror(-result));
+			strerror(-rc));
 }
 
 /* A state around `file`, which it takes over on success; NULL when memory is short. */

@@ -176,7 +176,7 @@ static struct sim_machine *begin_write(struct sim_state *state, bool wait)
 	pthread_mutex_t *lock = &state->file->header.writers;
 	struct timespec deadline;
 	uint64_t published;
-	int result;
+	int rc;
 
 	if (!state->writable)
 		return NULL;
@@ -184,14 +184,14 @@ static struct sim_machine *begin_write(struct sim_state *state, bool wait)
 	if (wait) {
 		(void)clock_gettime(CLOCK_REALTIME, &deadline);
 		deadline.tv_sec += SIM_WRITER_WAIT_S;
-		result = pthread_mutex_timedlock(lock, &deadline);
+		rc = pthread_mutex_timedlock(lock, &deadline);
 	} else {
-		result = pthread_mutex_trylock(lock);
+		rc = pthread_mutex_trylock(lock);
 	}
 
-	if (result == EOWNERDEAD) /* what is published is whole, whatever the dead one was doing */
-		result = pthread_mutex_consistent(lock);
-	if (result != 0)
+	if (rc == EOWNERDEAD) /* what is published is whole, whatever the dead one was doing */
+		rc = pthread_mutex_consistent(lock);
+	if (rc != 0)
 		return NULL;
 
 	at_step(state, SIM_STEP_LOCKED);

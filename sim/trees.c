@@ -223,19 +223,19 @@ static int manifest_load(struct trees *trees)
 		return trees_errno(trees, "open", MANIFEST);
 
 	struct stat status;
-	int result = 0;
+	int rc = 0;
 	size_t length;
 
 	if (fstat(fd, &status) != 0)
-		result = trees_errno(trees, "read", MANIFEST);
+		rc = trees_errno(trees, "read", MANIFEST);
 	else if (!S_ISREG(status.st_mode) || status.st_uid != geteuid())
-		result = trees_foreign(trees, MANIFEST, "somebody else's");
+		rc = trees_foreign(trees, MANIFEST, "somebody else's");
 	else if (read_all(fd, &trees->old.text, &length, MANIFEST_MAX) != 0)
-		result = trees_errno(trees, "read", MANIFEST);
+		rc = trees_errno(trees, "read", MANIFEST);
 
 	(void)close(fd);
-	if (result != 0)
-		return result;
+	if (rc != 0)
+		return rc;
 
 	trees->old.found = true;
 	return manifest_parse(trees);
@@ -397,16 +397,16 @@ static int entry_make(int directory, const char *name, const struct sim_plan_ent
 	if (fd < 0)
 		return -1;
 
-	int result = 0;
+	int rc = 0;
 
 	if (entry->length > 0)
-		result = write_all(fd, entry->content, entry->length);
-	if (result == 0)
-		result = fchmod(fd, entry->mode);
+		rc = write_all(fd, entry->content, entry->length);
+	if (rc == 0)
+		rc = fchmod(fd, entry->mode);
 	if (close(fd) != 0)
-		result = -1;
+		rc = -1;
 
-	return result;
+	return rc;
 }
 
 static int entry_apply(struct trees *trees, const struct sim_plan_entry *entry,
@@ -620,10 +620,10 @@ static int refuse_strangers(struct trees *trees, const struct sim_plan *plan)
 	}
 
 	rewinddir(directory);
-	int result = 0;
+	int rc = 0;
 	struct dirent *entry;
 
-	while (result == 0 && (entry = readdir(directory))) {
+	while (rc == 0 && (entry = readdir(directory))) {
 		struct stat status;
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
 		    strcmp(entry->d_name, TEMPORARY) == 0 ||
@@ -634,11 +634,11 @@ static int refuse_strangers(struct trees *trees, const struct sim_plan *plan)
 		    may_be_there(plan, entry->d_name))
 			continue;
 
-		result = trees_foreign(trees, entry->d_name, mode_word(status.st_mode));
+		rc = trees_foreign(trees, entry->d_name, mode_word(status.st_mode));
 	}
 
 	(void)closedir(directory);
-	return result;
+	return rc;
 }
 
 static int plan_make(struct sim_plan *plan, const struct sim_machine *machine,
@@ -702,20 +702,20 @@ int sim_trees_sync(const struct sim_machine *machine, struct sim_error *error)
 	struct sim_plan plan = {0};
 	enum difference *difference = NULL;
 	bool *mine = NULL;
-	int result = plan_make(&plan, machine, error);
-	if (result == 0) {
+	int rc = plan_make(&plan, machine, error);
+	if (rc == 0) {
 		trees.root = open_root(machine->root, true, error);
-		result = trees.root < 0 ? -1 : manifest_load(&trees);
+		rc = trees.root < 0 ? -1 : manifest_load(&trees);
 	}
 
-	if (result == 0 && !trees.old.found)
-		result = refuse_strangers(&trees, &plan);
+	if (rc == 0 && !trees.old.found)
+		rc = refuse_strangers(&trees, &plan);
 
-	if (result == 0) {
+	if (rc == 0) {
 		difference = calloc(plan.count, sizeof(*difference));
 		mine = calloc(plan.count, sizeof(*mine));
-		result = difference && mine ? trees_change(&trees, &plan, difference, mine)
-					    : sim_fail(error, SIM_EXIT_FAILED, "out of memory");
+		rc = difference && mine ? trees_change(&trees, &plan, difference, mine)
+					: sim_fail(error, SIM_EXIT_FAILED, "out of memory");
 	}
 
 	free(difference);
@@ -723,7 +723,7 @@ int sim_trees_sync(const struct sim_machine *machine, struct sim_error *error)
 	sim_plan_done(&plan);
 	trees_done(&trees);
 
-	return result;
+	return rc;
 }
 
 int sim_trees_remove(const char *root, struct sim_error *error)
@@ -736,11 +736,11 @@ int sim_trees_remove(const char *root, struct sim_error *error)
 		return errno == ENOENT ? 0 : -1;
 
 	uint32_t kept = 0;
-	int result = manifest_load(&trees);
-	if (result == 0 && trees.old.found)
-		result = remove_stale(&trees, NULL, &kept);
+	int rc = manifest_load(&trees);
+	if (rc == 0 && trees.old.found)
+		rc = remove_stale(&trees, NULL, &kept);
 
-	if (result == 0) {
+	if (rc == 0) {
 		if (trees.old.found)
 			(void)unlinkat(trees.root, MANIFEST, 0);
 		(void)unlinkat(trees.root, TEMPORARY, 0);
@@ -748,7 +748,7 @@ int sim_trees_remove(const char *root, struct sim_error *error)
 	}
 
 	trees_done(&trees);
-	return result;
+	return rc;
 }
 
 bool sim_trees_are_at(const char *root)

@@ -25,20 +25,20 @@ static int state_of_profile(const char *profile, struct sim_state **out)
 	struct sim_machine *machine = calloc(1, sizeof(*machine));
 	struct sim_options options = {0};
 	struct sim_error error = {0};
-	int result = CU_OK;
+	int rc = CU_OK;
 
 	if (!machine)
 		return CU_OUT_OF_MEMORY;
 
 	if (sim_profile_load(profile, &options, machine, &error) < 0) {
 		(void)fprintf(stderr, "libcuda (simulated): SLUICE_SIM_PROFILE: %s\n", error.text);
-		result = CU_NO_DEVICE;
+		rc = CU_NO_DEVICE;
 	} else if (sim_state_private(machine, out) != 0) {
-		result = CU_OUT_OF_MEMORY;
+		rc = CU_OUT_OF_MEMORY;
 	}
 
 	free(machine);
-	return result;
+	return rc;
 }
 
 static int state_open(struct devices *devices)
@@ -295,17 +295,17 @@ int devices_open(struct devices *out)
 {
 	struct devices *devices = out;
 	struct candidates candidates;
-	int result = state_open(devices);
+	int rc = state_open(devices);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	const struct sim_machine *machine = sim_state_read(devices->state);
 
 	if (machine->driver_state == SIM_DRIVER_MISMATCH)
-		result = CU_SYSTEM_DRIVER_MISMATCH;
+		rc = CU_SYSTEM_DRIVER_MISMATCH;
 	else if (machine->driver_state != SIM_DRIVER_OK)
-		result = CU_NO_DEVICE;
+		rc = CU_NO_DEVICE;
 
 	devices->cuda_version = machine->cuda_version;
 	list_candidates(machine, &candidates);
@@ -321,12 +321,12 @@ int devices_open(struct devices *out)
 	}
 
 	sim_state_read_done(devices->state);
-	if (result == CU_OK && devices->count == 0)
-		result = CU_NO_DEVICE;
-	if (result != CU_OK)
+	if (rc == CU_OK && devices->count == 0)
+		rc = CU_NO_DEVICE;
+	if (rc != CU_OK)
 		devices_close(devices);
 
-	return result;
+	return rc;
 }
 
 void devices_close(struct devices *devices)

@@ -80,29 +80,29 @@ static int driver_prepare(void)
 API int cuInit(unsigned flags)
 {
 	uint64_t value = 0;
-	int result = CU_OK;
+	int rc = CU_OK;
 
 	(void)pthread_mutex_lock(&driver_mutex);
 	if (flags != 0)
-		result = CU_INVALID_VALUE;
+		rc = CU_INVALID_VALUE;
 	else if (driver_is_forked)
-		result = CU_NOT_INITIALIZED;
+		rc = CU_NOT_INITIALIZED;
 	else if (!driver_is_ready)
-		result = driver_prepare();
+		rc = driver_prepare();
 
-	if (result == CU_OK && faults_strike(&driver.faults, FAULT_CALL, "cuInit", &value))
-		result = (int)value;
+	if (rc == CU_OK && faults_strike(&driver.faults, FAULT_CALL, "cuInit", &value))
+		rc = (int)value;
 
-	if (result == CU_OK && !driver_is_ready) {
-		result = devices_open(&driver.devices);
-		driver_is_ready = result == CU_OK;
+	if (rc == CU_OK && !driver_is_ready) {
+		rc = devices_open(&driver.devices);
+		driver_is_ready = rc == CU_OK;
 		for (uint32_t i = 0; driver_is_ready && i < driver.devices.count; i++)
 			cost_rates(&driver.devices.device[i].model,
 				   driver.devices.device[i].sm_count, &driver.rates[i]);
 	}
 
 	(void)pthread_mutex_unlock(&driver_mutex);
-	return result;
+	return rc;
 }
 
 /* At exit, or when the library is unloaded. */
@@ -159,18 +159,18 @@ int driver_join(void)
 int driver_enter(const char *function)
 {
 	uint64_t value = 0;
-	int result = CU_OK;
+	int rc = CU_OK;
 
 	(void)pthread_mutex_lock(&driver_mutex);
 	if (!driver_is_ready || driver_is_forked)
-		result = CU_NOT_INITIALIZED;
+		rc = CU_NOT_INITIALIZED;
 	else if (faults_strike(&driver.faults, FAULT_CALL, function, &value))
-		result = (int)value;
+		rc = (int)value;
 
-	if (result != CU_OK)
+	if (rc != CU_OK)
 		(void)pthread_mutex_unlock(&driver_mutex);
 
-	return result;
+	return rc;
 }
 
 int driver_leave(int result)
@@ -209,12 +209,12 @@ static void take_turn(void)
 int driver_enter_context(const char *function, struct cu_context **out)
 {
 	struct cu_context *context;
-	int result;
+	int rc;
 
 	take_turn();
-	result = driver_enter(function);
-	if (result != CU_OK)
-		return result;
+	rc = driver_enter(function);
+	if (rc != CU_OK)
+		return rc;
 
 	context = driver_current();
 	if (!context || !driver.world)
@@ -243,17 +243,17 @@ int driver_wait(struct cu_context *context, const struct world_wait *wait)
 
 API int simCudaNow(uint64_t *out_ns)
 {
-	int result = driver_enter("simCudaNow");
+	int rc = driver_enter("simCudaNow");
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
-	result = driver_join();
+	rc = driver_join();
 	struct world *world = driver.world;
 
-	(void)driver_leave(result);
-	if (result != CU_OK || !out_ns)
-		return result != CU_OK ? result : CU_INVALID_VALUE;
+	(void)driver_leave(rc);
+	if (rc != CU_OK || !out_ns)
+		return rc != CU_OK ? rc : CU_INVALID_VALUE;
 	if (!world_begin(world))
 		return CU_OPERATING_SYSTEM;
 
@@ -266,17 +266,17 @@ API int simCudaNow(uint64_t *out_ns)
 
 API int simCudaWaitUntil(uint64_t ns)
 {
-	int result = driver_enter("simCudaWaitUntil");
+	int rc = driver_enter("simCudaWaitUntil");
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
-	result = driver_join();
+	rc = driver_join();
 	struct world *world = driver.world;
 
-	(void)driver_leave(result);
-	if (result != CU_OK)
-		return result;
+	(void)driver_leave(rc);
+	if (rc != CU_OK)
+		return rc;
 
 	world_wait(world, &(struct world_wait){.kind = WORLD_WAIT_TIME, .ns = ns});
 	return CU_OK;
@@ -286,10 +286,10 @@ API int simCudaWaitUntil(uint64_t ns)
 
 API int cuCtxSetCurrent(struct cu_context *context)
 {
-	int result = driver_enter("cuCtxSetCurrent");
+	int rc = driver_enter("cuCtxSetCurrent");
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (context && !driver_context_is_valid(context))
 		return driver_leave(CU_INVALID_CONTEXT);
 	if (driver_stack.count == 0)
@@ -301,10 +301,10 @@ API int cuCtxSetCurrent(struct cu_context *context)
 
 API int cuCtxGetCurrent(struct cu_context **out)
 {
-	int result = driver_enter("cuCtxGetCurrent");
+	int rc = driver_enter("cuCtxGetCurrent");
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -314,10 +314,10 @@ API int cuCtxGetCurrent(struct cu_context **out)
 
 API int cuCtxPushCurrent_v2(struct cu_context *context)
 {
-	int result = driver_enter("cuCtxPushCurrent");
+	int rc = driver_enter("cuCtxPushCurrent");
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!driver_context_is_valid(context) || driver_stack.count == DRIVER_STACK_MAX)
 		return driver_leave(CU_INVALID_CONTEXT);
 
@@ -327,10 +327,10 @@ API int cuCtxPushCurrent_v2(struct cu_context *context)
 
 API int cuCtxPopCurrent_v2(struct cu_context **out)
 {
-	int result = driver_enter("cuCtxPopCurrent");
+	int rc = driver_enter("cuCtxPopCurrent");
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!driver_current())
 		return driver_leave(CU_INVALID_CONTEXT);
 	if (out)

@@ -93,8 +93,8 @@ API int cuGetProcAddress_v2(const char *name, void **out, int version, unsigned 
 		return CU_INVALID_VALUE;
 
 	driver_lock();
-	int result = driver_read_faults();
-	void *address = result == CU_OK ? address_find(name) : NULL;
+	int rc = driver_read_faults();
+	void *address = rc == CU_OK ? address_find(name) : NULL;
 
 	(void)driver_leave(CU_OK);
 	*out = address;

@@ -15,12 +15,12 @@ static int context_open(uint32_t index, bool is_primary, struct cu_context **out
 {
 	const struct device *device = &driver.devices.device[index];
 	struct cu_context *context = driver.context;
-	int result = driver_join();
+	int rc = driver_join();
 
-	if (result == CU_OK)
-		result = device_health(&driver.devices, index);
-	if (result != CU_OK)
-		return result;
+	if (rc == CU_OK)
+		rc = device_health(&driver.devices, index);
+	if (rc != CU_OK)
+		return rc;
 
 	while (context < driver.context + DRIVER_CONTEXT_MAX && context->used)
 		context++;
@@ -36,10 +36,10 @@ static int context_open(uint32_t index, bool is_primary, struct cu_context **out
 	if (!work)
 		return CU_OUT_OF_MEMORY;
 
-	result = memory_enter(index, driver.held_bytes[index], driver.contexts[index] + 1);
-	if (result != CU_OK) {
+	rc = memory_enter(index, driver.held_bytes[index], driver.contexts[index] + 1);
+	if (rc != CU_OK) {
 		free(work);
-		return result;
+		return rc;
 	}
 
 	driver.contexts[index]++;
@@ -130,20 +130,20 @@ static struct cu_context *find_primary(uint32_t index)
 
 static int enter_index(const char *function, int index)
 {
-	int result = driver_enter(function);
+	int rc = driver_enter(function);
 
-	if (result == CU_OK && (index < 0 || (uint32_t)index >= driver.devices.count))
+	if (rc == CU_OK && (index < 0 || (uint32_t)index >= driver.devices.count))
 		return driver_leave(CU_INVALID_DEVICE);
-	return result;
+	return rc;
 }
 
 API int cuDevicePrimaryCtxRetain(struct cu_context **out, int index)
 {
 	struct cu_context *context;
-	int result = enter_index("cuDevicePrimaryCtxRetain", index);
+	int rc = enter_index("cuDevicePrimaryCtxRetain", index);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -151,21 +151,21 @@ API int cuDevicePrimaryCtxRetain(struct cu_context **out, int index)
 	if (context)
 		context->references++;
 	else
-		result = context_open((uint32_t)index, true, &context);
+		rc = context_open((uint32_t)index, true, &context);
 
-	if (result == CU_OK)
+	if (rc == CU_OK)
 		*out = context;
 
-	return driver_leave(result);
+	return driver_leave(rc);
 }
 
 API int cuDevicePrimaryCtxRelease_v2(int index)
 {
 	struct cu_context *context;
-	int result = enter_index("cuDevicePrimaryCtxRelease", index);
+	int rc = enter_index("cuDevicePrimaryCtxRelease", index);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	context = find_primary((uint32_t)index);
 	if (!context)
@@ -179,10 +179,10 @@ API int cuDevicePrimaryCtxRelease_v2(int index)
 API int cuDevicePrimaryCtxReset_v2(int index)
 {
 	struct cu_context *context;
-	int result = enter_index("cuDevicePrimaryCtxReset", index);
+	int rc = enter_index("cuDevicePrimaryCtxReset", index);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	context = find_primary((uint32_t)index);
 	if (context)
@@ -193,10 +193,10 @@ API int cuDevicePrimaryCtxReset_v2(int index)
 
 API int cuDevicePrimaryCtxGetState(int index, unsigned *out_flags, int *out_active)
 {
-	int result = enter_index("cuDevicePrimaryCtxGetState", index);
+	int rc = enter_index("cuDevicePrimaryCtxGetState", index);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out_flags || !out_active)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -207,26 +207,26 @@ API int cuDevicePrimaryCtxGetState(int index, unsigned *out_flags, int *out_acti
 
 API int cuDevicePrimaryCtxSetFlags_v2(int index, unsigned flags)
 {
-	int result = enter_index("cuDevicePrimaryCtxSetFlags", index);
+	int rc = enter_index("cuDevicePrimaryCtxSetFlags", index);
 
 	(void)flags; /* how a thread waits makes no difference here */
-	return result == CU_OK ? driver_leave(CU_OK) : result;
+	return rc == CU_OK ? driver_leave(CU_OK) : rc;
 }
 
 API int cuCtxCreate_v2(struct cu_context **out, unsigned flags, int index)
 {
 	struct cu_context *context;
-	int result = enter_index("cuCtxCreate", index);
+	int rc = enter_index("cuCtxCreate", index);
 
 	(void)flags;
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
 
-	result = context_open((uint32_t)index, false, &context);
-	if (result != CU_OK)
-		return driver_leave(result);
+	rc = context_open((uint32_t)index, false, &context);
+	if (rc != CU_OK)
+		return driver_leave(rc);
 
 	*out = context;
 	(void)driver_leave(CU_OK);
@@ -235,10 +235,10 @@ API int cuCtxCreate_v2(struct cu_context **out, unsigned flags, int index)
 
 API int cuCtxDestroy_v2(struct cu_context *context)
 {
-	int result = driver_enter("cuCtxDestroy");
+	int rc = driver_enter("cuCtxDestroy");
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!driver_context_is_valid(context) || context->is_primary)
 		return driver_leave(CU_INVALID_CONTEXT);
 
@@ -249,10 +249,10 @@ API int cuCtxDestroy_v2(struct cu_context *context)
 API int cuCtxGetDevice(int *out)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuCtxGetDevice", &context);
+	int rc = driver_enter_context("cuCtxGetDevice", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -263,28 +263,28 @@ API int cuCtxGetDevice(int *out)
 API int cuCtxSynchronize(void)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuCtxSynchronize", &context);
+	int rc = driver_enter_context("cuCtxSynchronize", &context);
 
-	return result == CU_OK ? driver_leave(work_wait_all(context)) : result;
+	return rc == CU_OK ? driver_leave(work_wait_all(context)) : rc;
 }
 
 API int cuCtxSetLimit(int limit, size_t value)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuCtxSetLimit", &context);
+	int rc = driver_enter_context("cuCtxSetLimit", &context);
 
 	(void)limit;
 	(void)value;
-	return result == CU_OK ? driver_leave(CU_OK) : result;
+	return rc == CU_OK ? driver_leave(CU_OK) : rc;
 }
 
 API int cuCtxGetApiVersion(struct cu_context *context, unsigned *out)
 {
-	int result = driver_enter("cuCtxGetApiVersion");
+	int rc = driver_enter("cuCtxGetApiVersion");
 
 	(void)context;
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
 

@@ -45,10 +45,10 @@ static int copy(const char *function, uint64_t to, uint64_t from, size_t bytes,
 	struct work work = {.kind = WORK_COPY, .to = to, .from = from, .bytes = bytes};
 	struct cu_context *context;
 	uint64_t cost, number;
-	int result = driver_enter_context(function, &context);
+	int rc = driver_enter_context(function, &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	struct cu_stream *stream = work_stream(context, handle);
 	uint32_t to_device = work_device(to), from_device = work_device(from);
@@ -78,11 +78,11 @@ static int copy(const char *function, uint64_t to, uint64_t from, size_t bytes,
 			is_sync = true;
 	}
 
-	result = work_queue(stream, &work, engine, cost, 0, &number);
-	if (result == CU_OK && is_sync)
-		result = work_wait(context, number);
+	rc = work_queue(stream, &work, engine, cost, 0, &number);
+	if (rc == CU_OK && is_sync)
+		rc = work_wait(context, number);
 
-	return driver_leave(result);
+	return driver_leave(rc);
 }
 
 static uint64_t address_of(const void *host)
@@ -151,10 +151,10 @@ static int set(const char *function, uint64_t to, uint32_t value, uint32_t width
 {
 	struct cu_context *context;
 	uint64_t number, bytes;
-	int result = driver_enter_context(function, &context);
+	int rc = driver_enter_context(function, &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	struct cu_stream *stream = work_stream(context, handle);
 	uint32_t device = work_device(to);
@@ -170,13 +170,12 @@ static int set(const char *function, uint64_t to, uint32_t value, uint32_t width
 	struct work work = {
 	    .kind = WORK_SET, .to = to, .bytes = bytes, .value = value, .width = width};
 
-	result =
-	    work_queue(stream, &work, SCHED_COMPUTE,
-		       COST_KERNEL_NS + cost_ns(bytes, driver.rates[device].memory), 0, &number);
-	if (result == CU_OK && is_sync)
-		result = work_wait(context, number);
+	rc = work_queue(stream, &work, SCHED_COMPUTE,
+			COST_KERNEL_NS + cost_ns(bytes, driver.rates[device].memory), 0, &number);
+	if (rc == CU_OK && is_sync)
+		rc = work_wait(context, number);
 
-	return driver_leave(result);
+	return driver_leave(rc);
 }
 
 API int cuMemsetD8_v2(uint64_t to, unsigned char value, size_t count)

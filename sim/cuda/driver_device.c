@@ -43,10 +43,10 @@ enum attribute {
 
 API int cuDriverGetVersion(int *out)
 {
-	int result = driver_enter("cuDriverGetVersion");
+	int rc = driver_enter("cuDriverGetVersion");
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -56,10 +56,10 @@ API int cuDriverGetVersion(int *out)
 
 API int cuDeviceGetCount(int *out)
 {
-	int result = driver_enter("cuDeviceGetCount");
+	int rc = driver_enter("cuDeviceGetCount");
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -69,10 +69,10 @@ API int cuDeviceGetCount(int *out)
 
 API int cuDeviceGet(int *out, int ordinal)
 {
-	int result = driver_enter("cuDeviceGet");
+	int rc = driver_enter("cuDeviceGet");
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
 	if (ordinal < 0 || (uint32_t)ordinal >= driver.devices.count)
@@ -86,10 +86,10 @@ API int cuDeviceGet(int *out, int ordinal)
 static int enter_device(const char *function, int index, const void *out,
 			const struct device **out_device)
 {
-	int result = driver_enter(function);
+	int rc = driver_enter(function);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (index < 0 || (uint32_t)index >= driver.devices.count)
 		return driver_leave(CU_INVALID_DEVICE);
 	if (!out)
@@ -102,10 +102,10 @@ static int enter_device(const char *function, int index, const void *out,
 API int cuDeviceGetName(char *out, int length, int index)
 {
 	const struct device *device = NULL;
-	int result = enter_device("cuDeviceGetName", index, out, &device);
+	int rc = enter_device("cuDeviceGetName", index, out, &device);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (length <= 0)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -142,10 +142,10 @@ static void uuid_bytes(const char *text, struct cu_uuid *out)
 API int cuDeviceGetUuid(struct cu_uuid *out, int index)
 {
 	const struct device *device = NULL;
-	int result = enter_device("cuDeviceGetUuid", index, out, &device);
+	int rc = enter_device("cuDeviceGetUuid", index, out, &device);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	uuid_bytes(device->gpu_uuid, out);
 	return driver_leave(CU_OK);
 }
@@ -153,10 +153,10 @@ API int cuDeviceGetUuid(struct cu_uuid *out, int index)
 API int cuDeviceGetUuid_v2(struct cu_uuid *out, int index)
 {
 	const struct device *device = NULL;
-	int result = enter_device("cuDeviceGetUuid_v2", index, out, &device);
+	int rc = enter_device("cuDeviceGetUuid_v2", index, out, &device);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	uuid_bytes(device->uuid, out); /* of a MIG device its own */
 	return driver_leave(CU_OK);
 }
@@ -164,10 +164,10 @@ API int cuDeviceGetUuid_v2(struct cu_uuid *out, int index)
 API int cuDeviceTotalMem_v2(size_t *out, int index)
 {
 	const struct device *device = NULL;
-	int result = enter_device("cuDeviceTotalMem", index, out, &device);
+	int rc = enter_device("cuDeviceTotalMem", index, out, &device);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	*out = device->usable_bytes;
 	return driver_leave(CU_OK);
 }
@@ -175,10 +175,10 @@ API int cuDeviceTotalMem_v2(size_t *out, int index)
 API int cuDeviceGetPCIBusId(char *out, int length, int index)
 {
 	const struct device *device = NULL;
-	int result = enter_device("cuDeviceGetPCIBusId", index, out, &device);
+	int rc = enter_device("cuDeviceGetPCIBusId", index, out, &device);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (length < 13)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -189,10 +189,10 @@ API int cuDeviceGetPCIBusId(char *out, int length, int index)
 
 API int cuDeviceGetByPCIBusId(int *out, const char *id)
 {
-	int result = driver_enter("cuDeviceGetByPCIBusId");
+	int rc = driver_enter("cuDeviceGetByPCIBusId");
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || !id)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -274,10 +274,10 @@ static int attribute_of(const struct device *device, int attribute)
 API int cuDeviceGetAttribute(int *out, int attribute, int index)
 {
 	const struct device *device = NULL;
-	int result = enter_device("cuDeviceGetAttribute", index, out, &device);
+	int rc = enter_device("cuDeviceGetAttribute", index, out, &device);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (attribute <= 0)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -298,10 +298,10 @@ static bool is_peer(uint32_t from, uint32_t to)
 API int cuDeviceCanAccessPeer(int *out, int from, int to)
 {
 	const struct device *device = NULL;
-	int result = enter_device("cuDeviceCanAccessPeer", from, out, &device);
+	int rc = enter_device("cuDeviceCanAccessPeer", from, out, &device);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (to < 0 || (uint32_t)to >= driver.devices.count)
 		return driver_leave(CU_INVALID_DEVICE);
 
@@ -312,10 +312,10 @@ API int cuDeviceCanAccessPeer(int *out, int from, int to)
 API int cuCtxEnablePeerAccess(struct cu_context *peer, unsigned flags)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuCtxEnablePeerAccess", &context);
+	int rc = driver_enter_context("cuCtxEnablePeerAccess", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (flags != 0)
 		return driver_leave(CU_INVALID_VALUE);
 	if (!driver_context_is_valid(peer) || peer == context)
@@ -333,10 +333,10 @@ API int cuCtxEnablePeerAccess(struct cu_context *peer, unsigned flags)
 API int cuCtxDisablePeerAccess(struct cu_context *peer)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuCtxDisablePeerAccess", &context);
+	int rc = driver_enter_context("cuCtxDisablePeerAccess", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!driver_context_is_valid(peer))
 		return driver_leave(CU_INVALID_CONTEXT);
 	if (!(context->peers & (1U << peer->device)))

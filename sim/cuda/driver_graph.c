@@ -8,11 +8,11 @@
 API int cuStreamBeginCapture_v2(struct cu_stream *handle, int mode)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuStreamBeginCapture", &context);
+	int rc = driver_enter_context("cuStreamBeginCapture", &context);
 
 	(void)mode; /* one stream captures only what is queued in it */
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	struct cu_stream *stream = work_stream(context, handle);
 
@@ -33,10 +33,10 @@ API int cuStreamBeginCapture_v2(struct cu_stream *handle, int mode)
 API int cuStreamEndCapture(struct cu_stream *handle, struct cu_graph **out)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuStreamEndCapture", &context);
+	int rc = driver_enter_context("cuStreamEndCapture", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	struct cu_stream *stream = work_stream(context, handle);
 
@@ -53,10 +53,10 @@ API int cuStreamEndCapture(struct cu_stream *handle, struct cu_graph **out)
 API int cuStreamIsCapturing(struct cu_stream *handle, int *out)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuStreamIsCapturing", &context);
+	int rc = driver_enter_context("cuStreamIsCapturing", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	struct cu_stream *stream = work_stream(context, handle);
 
@@ -72,11 +72,11 @@ API int cuGraphInstantiateWithFlags(struct cu_graph **out, struct cu_graph *grap
 				    unsigned long long flags)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuGraphInstantiate", &context);
+	int rc = driver_enter_context("cuGraphInstantiate", &context);
 
 	(void)flags;
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || !graph)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -89,10 +89,10 @@ API int cuGraphLaunch(struct cu_graph *graph, struct cu_stream *handle)
 {
 	struct work work = {.kind = WORK_GRAPH, .graph = graph};
 	struct cu_context *context;
-	int result = driver_enter_context("cuGraphLaunch", &context);
+	int rc = driver_enter_context("cuGraphLaunch", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	struct cu_stream *stream = work_stream(context, handle);
 
@@ -107,10 +107,10 @@ API int cuGraphLaunch(struct cu_graph *graph, struct cu_stream *handle)
 
 static int destroy(const char *function, struct cu_graph *graph)
 {
-	int result = driver_enter(function);
+	int rc = driver_enter(function);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!graph)
 		return driver_leave(CU_INVALID_HANDLE);
 

@@ -61,12 +61,12 @@ int memory_release(uint64_t address)
 API int cuMemGetInfo_v2(size_t *out_free, size_t *out_total)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuMemGetInfo", &context);
+	int rc = driver_enter_context("cuMemGetInfo", &context);
 	const struct device *device;
 	uint64_t used;
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out_free || !out_total)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -81,10 +81,10 @@ API int cuMemGetInfo_v2(size_t *out_free, size_t *out_total)
 API int cuMemAlloc_v2(uint64_t *out, size_t bytes)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuMemAlloc", &context);
+	int rc = driver_enter_context("cuMemAlloc", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || bytes == 0)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -95,22 +95,22 @@ API int cuMemAllocPitch_v2(uint64_t *out, size_t *out_pitch, size_t width, size_
 			   unsigned element)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuMemAllocPitch", &context);
+	int rc = driver_enter_context("cuMemAllocPitch", &context);
 	size_t pitch = (width + PITCH_ALIGN - 1) / PITCH_ALIGN * PITCH_ALIGN, bytes;
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || !out_pitch || width == 0 || height == 0 || width > SIZE_MAX / 2 ||
 	    (element != 4 && element != 8 && element != 16))
 		return driver_leave(CU_INVALID_VALUE);
 	if (__builtin_mul_overflow(pitch, height, &bytes))
 		return driver_leave(CU_OUT_OF_MEMORY);
 
-	result = memory_allocate(context->device, bytes, out);
-	if (result == CU_OK)
+	rc = memory_allocate(context->device, bytes, out);
+	if (rc == CU_OK)
 		*out_pitch = pitch;
 
-	return driver_leave(result);
+	return driver_leave(rc);
 }
 
 /* All of it lies on the device from the beginning: nothing migrates, and the host cannot read it
@@ -118,10 +118,10 @@ API int cuMemAllocPitch_v2(uint64_t *out, size_t *out_pitch, size_t width, size_
 API int cuMemAllocManaged(uint64_t *out, size_t bytes, unsigned flags)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuMemAllocManaged", &context);
+	int rc = driver_enter_context("cuMemAllocManaged", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || bytes == 0 || (flags != 1 && flags != 2))
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -131,26 +131,26 @@ API int cuMemAllocManaged(uint64_t *out, size_t bytes, unsigned flags)
 API int cuMemFree_v2(uint64_t address)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuMemFree", &context);
+	int rc = driver_enter_context("cuMemFree", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (address == 0)
 		return driver_leave(CU_OK);
 
 	/* as real drivers do: what is queued may still use it */
-	result = work_wait_all(context);
-	return driver_leave(result == CU_OK ? memory_release(address) : result);
+	rc = work_wait_all(context);
+	return driver_leave(rc == CU_OK ? memory_release(address) : rc);
 }
 
 /* Memory in the order of a stream: taken at once, given back when the stream comes to it. */
 API int cuMemAllocAsync(uint64_t *out, size_t bytes, struct cu_stream *handle)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuMemAllocAsync", &context);
+	int rc = driver_enter_context("cuMemAllocAsync", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || bytes == 0)
 		return driver_leave(CU_INVALID_VALUE);
 	if (!work_stream(context, handle))
@@ -163,10 +163,10 @@ API int cuMemFreeAsync(uint64_t address, struct cu_stream *handle)
 {
 	struct cu_context *context;
 	struct work work = {.kind = WORK_FREE, .to = address};
-	int result = driver_enter_context("cuMemFreeAsync", &context);
+	int rc = driver_enter_context("cuMemFreeAsync", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	struct cu_stream *stream = work_stream(context, handle);
 
@@ -189,11 +189,11 @@ struct allocation_property {
 API int cuMemGetAllocationGranularity(size_t *out, const void *property, int option)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuMemGetAllocationGranularity", &context);
+	int rc = driver_enter_context("cuMemGetAllocationGranularity", &context);
 
 	(void)option;
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || !property)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -208,10 +208,10 @@ API int cuMemCreate(unsigned long long *out, size_t bytes, const void *property,
 	const struct allocation_property *asked = property;
 	struct cu_context *context;
 	uint32_t slot = 0;
-	int result = driver_enter_context("cuMemCreate", &context);
+	int rc = driver_enter_context("cuMemCreate", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || !asked || flags != 0 || bytes == 0 || bytes % VMM_GRANULARITY != 0 ||
 	    asked->type != 1 || asked->location_type != 1 || asked->location < 0 ||
 	    (uint32_t)asked->location >= driver.devices.count)
@@ -228,9 +228,9 @@ API int cuMemCreate(unsigned long long *out, size_t bytes, const void *property,
 
 	struct physical *physical = &driver.physical[slot];
 
-	result = memory_allocate((uint32_t)asked->location, bytes, &physical->address);
-	if (result != CU_OK)
-		return driver_leave(result);
+	rc = memory_allocate((uint32_t)asked->location, bytes, &physical->address);
+	if (rc != CU_OK)
+		return driver_leave(rc);
 
 	physical->bytes = bytes;
 	physical->device = (uint32_t)asked->location;
@@ -243,10 +243,10 @@ API int cuMemCreate(unsigned long long *out, size_t bytes, const void *property,
 API int cuMemRelease(unsigned long long handle)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuMemRelease", &context);
+	int rc = driver_enter_context("cuMemRelease", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (handle == 0 || handle > DRIVER_PHYSICAL_MAX || !driver.physical[handle - 1].is_used)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -270,11 +270,11 @@ API int cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 {
 	struct cu_context *context;
 	void *memory;
-	int result = driver_enter_context("cuMemHostAlloc", &context);
+	int rc = driver_enter_context("cuMemHostAlloc", &context);
 
 	(void)flags; /* portable and mapped it is in any case */
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || bytes == 0 || bytes > SIZE_MAX / 2)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -283,13 +283,13 @@ API int cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 	if (memory == MAP_FAILED)
 		return driver_leave(CU_OUT_OF_MEMORY);
 
-	result = pinned_add(memory, bytes, false);
-	if (result == CU_OK)
+	rc = pinned_add(memory, bytes, false);
+	if (rc == CU_OK)
 		*out = memory;
 	else
 		(void)munmap(memory, bytes);
 
-	return driver_leave(result);
+	return driver_leave(rc);
 }
 
 API int cuMemAllocHost_v2(void **out, size_t bytes)
@@ -305,12 +305,12 @@ static int pinned_remove(struct cu_context *context, void *address, bool is_regi
 		if (pinned->address != address || pinned->is_registered != is_registered)
 			continue;
 
-		int result = work_wait_all(context);
+		int rc = work_wait_all(context);
 
 		if (!is_registered)
 			(void)munmap(address, pinned->bytes);
 		driver.pinned[i] = driver.pinned[--driver.pinned_count];
-		return result;
+		return rc;
 	}
 
 	return CU_INVALID_VALUE;
@@ -319,19 +319,19 @@ static int pinned_remove(struct cu_context *context, void *address, bool is_regi
 API int cuMemFreeHost(void *address)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuMemFreeHost", &context);
+	int rc = driver_enter_context("cuMemFreeHost", &context);
 
-	return result == CU_OK ? driver_leave(pinned_remove(context, address, false)) : result;
+	return rc == CU_OK ? driver_leave(pinned_remove(context, address, false)) : rc;
 }
 
 API int cuMemHostRegister_v2(void *address, size_t bytes, unsigned flags)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuMemHostRegister", &context);
+	int rc = driver_enter_context("cuMemHostRegister", &context);
 
 	(void)flags;
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!address || bytes == 0)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -341,18 +341,18 @@ API int cuMemHostRegister_v2(void *address, size_t bytes, unsigned flags)
 API int cuMemHostUnregister(void *address)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuMemHostUnregister", &context);
+	int rc = driver_enter_context("cuMemHostUnregister", &context);
 
-	return result == CU_OK ? driver_leave(pinned_remove(context, address, true)) : result;
+	return rc == CU_OK ? driver_leave(pinned_remove(context, address, true)) : rc;
 }
 
 API int cuMemHostGetDevicePointer_v2(uint64_t *out, void *host, unsigned flags)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuMemHostGetDevicePointer", &context);
+	int rc = driver_enter_context("cuMemHostGetDevicePointer", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || flags != 0 || !work_is_pinned(host, 1))
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -364,10 +364,10 @@ API int cuMemGetAddressRange_v2(uint64_t *out_begin, size_t *out_bytes, uint64_t
 {
 	struct cu_context *context;
 	uint64_t begin, bytes;
-	int result = driver_enter_context("cuMemGetAddressRange", &context);
+	int rc = driver_enter_context("cuMemGetAddressRange", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	uint32_t device = work_device(address);
 

@@ -63,16 +63,16 @@ static int compile(const struct device *device, const char *image, uint64_t leng
 {
 	uint32_t cc = device->model.cc_major * 10 + device->model.cc_minor;
 	uint64_t value;
-	int result = ptx_parse(image, length, out, log, LOG_MAX);
+	int rc = ptx_parse(image, length, out, log, LOG_MAX);
 
-	if (result == 0 && faults_strike(&driver.faults, FAULT_JIT, NULL, &value)) {
+	if (rc == 0 && faults_strike(&driver.faults, FAULT_JIT, NULL, &value)) {
 		(void)snprintf(log, LOG_MAX,
 			       "ptxas (simulated) application ptx input, line 1; fatal   : "
 			       "compiling fails, as $SLUICE_SIM_CUDA_FAULT asks\n");
-		result = -1;
+		rc = -1;
 	}
 
-	if (result != 0)
+	if (rc != 0)
 		return CU_INVALID_PTX;
 
 	if (out->version > newest_ptx(driver.devices.cuda_version)) {
@@ -101,10 +101,10 @@ API int cuModuleLoadDataEx(struct cu_module **out, const void *image, unsigned c
 {
 	char log[LOG_MAX] = "";
 	struct cu_context *context;
-	int result = driver_enter_context("cuModuleLoadDataEx", &context);
+	int rc = driver_enter_context("cuModuleLoadDataEx", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || !image || (count > 0 && (!options || !values)))
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -113,11 +113,11 @@ API int cuModuleLoadDataEx(struct cu_module **out, const void *image, unsigned c
 	struct cu_module *module = calloc(1, sizeof(*module));
 
 	if (!ptx || !module)
-		result = CU_OUT_OF_MEMORY;
+		rc = CU_OUT_OF_MEMORY;
 	else
-		result = compile(&driver.devices.device[context->device], image, length, ptx, log);
+		rc = compile(&driver.devices.device[context->device], image, length, ptx, log);
 
-	if (result == CU_OK) {
+	if (rc == CU_OK) {
 		world_lock(driver.world);
 		world_spend(driver.world, COST_JIT_NS + length / 1024 * COST_JIT_KIB_NS);
 		world_end(driver.world);
@@ -140,7 +140,7 @@ API int cuModuleLoadDataEx(struct cu_module **out, const void *image, unsigned c
 	free(module);
 	free(ptx);
 
-	return driver_leave(result);
+	return driver_leave(rc);
 }
 
 API int cuModuleLoadData(struct cu_module **out, const void *image)
@@ -151,26 +151,26 @@ API int cuModuleLoadData(struct cu_module **out, const void *image)
 API int cuModuleUnload(struct cu_module *module)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuModuleUnload", &context);
+	int rc = driver_enter_context("cuModuleUnload", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!module)
 		return driver_leave(CU_INVALID_HANDLE);
 
-	result = work_wait_all(context);
+	rc = work_wait_all(context);
 	free(module);
-	return driver_leave(result);
+	return driver_leave(rc);
 }
 
 /* Kernels that the text has but of which the simulator knows no twin are not found either. */
 API int cuModuleGetFunction(struct cu_function **out, struct cu_module *module, const char *name)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuModuleGetFunction", &context);
+	int rc = driver_enter_context("cuModuleGetFunction", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || !module || !name)
 		return driver_leave(module ? CU_INVALID_VALUE : CU_INVALID_HANDLE);
 
@@ -189,10 +189,10 @@ API int cuModuleGetFunction(struct cu_function **out, struct cu_module *module, 
 /* Of CUfunction_attribute: what callers ask to choose a block. */
 API int cuFuncGetAttribute(int *out, int attribute, struct cu_function *function)
 {
-	int result = driver_enter("cuFuncGetAttribute");
+	int rc = driver_enter("cuFuncGetAttribute");
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || !function || attribute < 0)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -226,11 +226,11 @@ API int cuLaunchKernel(struct cu_function *function, unsigned grid_x, unsigned g
 	struct cu_context *context;
 	uint64_t cost, value;
 	bool is_elapsed;
-	int result = driver_enter_context("cuLaunchKernel", &context);
+	int rc = driver_enter_context("cuLaunchKernel", &context);
 
 	(void)shared_bytes;
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	struct cu_stream *stream = work_stream(context, handle);
 

@@ -10,11 +10,11 @@ API int cuStreamCreateWithPriority(struct cu_stream **out, unsigned flags, int p
 {
 	struct cu_context *context;
 	struct cu_stream *stream;
-	int result = driver_enter_context("cuStreamCreate", &context);
+	int rc = driver_enter_context("cuStreamCreate", &context);
 
 	(void)priority; /* one kernel of a context runs at a time, in the order of queueing */
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || flags > STREAM_NON_BLOCKING)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -39,10 +39,10 @@ API int cuStreamCreate(struct cu_stream **out, unsigned flags)
 API int cuStreamDestroy_v2(struct cu_stream *handle)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuStreamDestroy", &context);
+	int rc = driver_enter_context("cuStreamDestroy", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	for (struct cu_stream **at = &context->streams; *at; at = &(*at)->next) {
 		struct cu_stream *stream = *at;
@@ -64,10 +64,10 @@ API int cuStreamDestroy_v2(struct cu_stream *handle)
 static int enter_stream(const char *function, struct cu_stream *handle,
 			struct cu_context **out_context, struct cu_stream **out)
 {
-	int result = driver_enter_context(function, out_context);
+	int rc = driver_enter_context(function, out_context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	*out = work_stream(*out_context, handle);
 	return *out ? CU_OK : driver_leave(CU_INVALID_HANDLE);
 }
@@ -76,10 +76,10 @@ API int cuStreamSynchronize(struct cu_stream *handle)
 {
 	struct cu_context *context = NULL;
 	struct cu_stream *stream = NULL;
-	int result = enter_stream("cuStreamSynchronize", handle, &context, &stream);
+	int rc = enter_stream("cuStreamSynchronize", handle, &context, &stream);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (stream->capture) {
 		stream->is_capture_broken = true;
 		return driver_leave(CU_STREAM_CAPTURE_UNSUPPORTED);
@@ -103,11 +103,11 @@ API int cuStreamQuery(struct cu_stream *handle)
 {
 	struct cu_context *context = NULL;
 	struct cu_stream *stream = NULL;
-	int result = enter_stream("cuStreamQuery", handle, &context, &stream);
+	int rc = enter_stream("cuStreamQuery", handle, &context, &stream);
 	bool is_done;
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	world_lock(driver.world);
 	is_done = stream->last == 0 ||
@@ -121,10 +121,10 @@ API int cuStreamGetCtx(struct cu_stream *handle, struct cu_context **out)
 {
 	struct cu_context *context = NULL;
 	struct cu_stream *stream = NULL;
-	int result = enter_stream("cuStreamGetCtx", handle, &context, &stream);
+	int rc = enter_stream("cuStreamGetCtx", handle, &context, &stream);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -137,10 +137,10 @@ API int cuLaunchHostFunc(struct cu_stream *handle, void (*host)(void *data), voi
 	struct work work = {.kind = WORK_HOST, .host = host, .data = data};
 	struct cu_context *context = NULL;
 	struct cu_stream *stream = NULL;
-	int result = enter_stream("cuLaunchHostFunc", handle, &context, &stream);
+	int rc = enter_stream("cuLaunchHostFunc", handle, &context, &stream);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!host)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -152,10 +152,10 @@ API int cuLaunchHostFunc(struct cu_stream *handle, void (*host)(void *data), voi
 API int cuEventCreate(struct cu_event **out, unsigned flags)
 {
 	struct cu_context *context;
-	int result = driver_enter_context("cuEventCreate", &context);
+	int rc = driver_enter_context("cuEventCreate", &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out || flags > 7)
 		return driver_leave(CU_INVALID_VALUE);
 
@@ -175,10 +175,10 @@ API int cuEventCreate(struct cu_event **out, unsigned flags)
 
 API int cuEventDestroy_v2(struct cu_event *event)
 {
-	int result = driver_enter("cuEventDestroy");
+	int rc = driver_enter("cuEventDestroy");
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!event || event->is_destroyed)
 		return driver_leave(CU_INVALID_HANDLE);
 
@@ -192,10 +192,10 @@ API int cuEventRecord(struct cu_event *event, struct cu_stream *handle)
 	struct cu_context *context = NULL;
 	struct cu_stream *stream = NULL;
 	uint64_t number, value;
-	int result = enter_stream("cuEventRecord", handle, &context, &stream);
+	int rc = enter_stream("cuEventRecord", handle, &context, &stream);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!event)
 		return driver_leave(CU_INVALID_HANDLE);
 
@@ -203,9 +203,9 @@ API int cuEventRecord(struct cu_event *event, struct cu_stream *handle)
 	bool is_stuck = faults_strike(&driver.faults, FAULT_EVENT_HANG, NULL, &value);
 
 	event->references++;
-	result = work_queue(stream, &work, SCHED_NO_ENGINE, 0, is_stuck ? SCHED_STUCK : 0, &number);
-	if (result != CU_OK)
-		return driver_leave(result);
+	rc = work_queue(stream, &work, SCHED_NO_ENGINE, 0, is_stuck ? SCHED_STUCK : 0, &number);
+	if (rc != CU_OK)
+		return driver_leave(rc);
 
 	event->is_recorded = event->is_recorded || number != 0;
 	event->is_done = false;
@@ -224,39 +224,39 @@ API int cuEventRecordWithFlags(struct cu_event *event, struct cu_stream *stream,
 static int enter_event(const char *function, struct cu_event *event,
 		       struct cu_context **out_context)
 {
-	int result = driver_enter_context(function, out_context);
+	int rc = driver_enter_context(function, out_context);
 
-	return result == CU_OK && !event ? driver_leave(CU_INVALID_HANDLE) : result;
+	return rc == CU_OK && !event ? driver_leave(CU_INVALID_HANDLE) : rc;
 }
 
 API int cuEventQuery(struct cu_event *event)
 {
 	struct cu_context *context = NULL;
-	int result = enter_event("cuEventQuery", event, &context);
+	int rc = enter_event("cuEventQuery", event, &context);
 
-	return result == CU_OK ? driver_leave(answer(event->is_done)) : result;
+	return rc == CU_OK ? driver_leave(answer(event->is_done)) : rc;
 }
 
 API int cuEventSynchronize(struct cu_event *event)
 {
 	struct cu_context *context = NULL;
-	int result = enter_event("cuEventSynchronize", event, &context);
+	int rc = enter_event("cuEventSynchronize", event, &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!event->is_done && driver_context_is_valid(event->where))
-		result = work_wait(event->where, event->number);
+		rc = work_wait(event->where, event->number);
 
-	return driver_leave(result);
+	return driver_leave(rc);
 }
 
 API int cuEventElapsedTime(float *out_ms, struct cu_event *start, struct cu_event *end)
 {
 	struct cu_context *context = NULL;
-	int result = enter_event("cuEventElapsedTime", start, &context);
+	int rc = enter_event("cuEventElapsedTime", start, &context);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out_ms || !end)
 		return driver_leave(end ? CU_INVALID_VALUE : CU_INVALID_HANDLE);
 	if (!start->has_timing || !end->has_timing || !start->is_recorded || !end->is_recorded)
@@ -278,10 +278,10 @@ API int cuStreamWaitEvent(struct cu_stream *handle, struct cu_event *event, unsi
 	struct work work = {.kind = WORK_NOTHING};
 	struct cu_context *context = NULL;
 	struct cu_stream *stream = NULL;
-	int result = enter_stream("cuStreamWaitEvent", handle, &context, &stream);
+	int rc = enter_stream("cuStreamWaitEvent", handle, &context, &stream);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!event || flags > 1)
 		return driver_leave(event ? CU_INVALID_VALUE : CU_INVALID_HANDLE);
 	if (event->is_done || event->number == 0 || !driver_context_is_valid(event->where))
@@ -289,10 +289,10 @@ API int cuStreamWaitEvent(struct cu_stream *handle, struct cu_event *event, unsi
 
 	stream->after = event->where->sched;
 	stream->after_number = event->number;
-	result = work_queue(stream, &work, SCHED_NO_ENGINE, 0, 0, NULL);
+	rc = work_queue(stream, &work, SCHED_NO_ENGINE, 0, 0, NULL);
 	stream->after_number = 0;
 
-	return driver_leave(result);
+	return driver_leave(rc);
 }
 
 /* --- places that somebody else ends ------------------------------------------------------------
@@ -303,10 +303,10 @@ API int simCudaStreamHold(struct cu_stream *handle, uint64_t *out_ticket)
 	struct work work = {.kind = WORK_NOTHING};
 	struct cu_context *context = NULL;
 	struct cu_stream *stream = NULL;
-	int result = enter_stream("simCudaStreamHold", handle, &context, &stream);
+	int rc = enter_stream("simCudaStreamHold", handle, &context, &stream);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 	if (!out_ticket)
 		return driver_leave(CU_INVALID_VALUE);
 	if (stream->capture)
@@ -319,10 +319,10 @@ API int simCudaStreamReached(struct cu_stream *handle, uint64_t ticket)
 {
 	struct cu_context *context = NULL;
 	struct cu_stream *stream = NULL;
-	int result = enter_stream("simCudaStreamReached", handle, &context, &stream);
+	int rc = enter_stream("simCudaStreamReached", handle, &context, &stream);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	world_lock(driver.world);
 	bool has_turn = sched_has_turn(world_sched(driver.world), context->sched, ticket);
@@ -335,10 +335,10 @@ API int simCudaStreamRelease(struct cu_stream *handle, uint64_t ticket, uint64_t
 {
 	struct cu_context *context = NULL;
 	struct cu_stream *stream = NULL;
-	int result = enter_stream("simCudaStreamRelease", handle, &context, &stream);
+	int rc = enter_stream("simCudaStreamRelease", handle, &context, &stream);
 
-	if (result != CU_OK)
-		return result;
+	if (rc != CU_OK)
+		return rc;
 
 	world_lock(driver.world);
 	sched_unstick(world_sched(driver.world), context->sched, ticket,

@@ -116,16 +116,16 @@ static int apply_kernel(struct cu_context *context, const struct kernel_launch *
 {
 	const struct kernel_memory memory = {work_memory, context};
 	uint64_t address, bytes, value;
-	int result;
+	int rc;
 
 	if (faults_strike(&driver.faults, FAULT_DIE, NULL, &value))
 		return (int)value;
 
-	result = kernel_compute(launch, &memory, run, &address, &bytes);
-	if (result == CU_OK)
+	rc = kernel_compute(launch, &memory, run, &address, &bytes);
+	if (rc == CU_OK)
 		falsify(context, address, bytes);
 
-	return result;
+	return rc;
 }
 
 static int apply_set(const struct work *work)
@@ -160,11 +160,11 @@ static int apply(struct cu_context *context, const struct work *work, const stru
 static int apply_graph(struct cu_context *context, const struct cu_graph *graph,
 		       const struct kernel_run *run)
 {
-	int result = CU_OK;
+	int rc = CU_OK;
 
-	for (uint32_t i = 0; i < graph->count && result == CU_OK; i++)
-		result = apply(context, &graph->node[i].work, run);
-	return result;
+	for (uint32_t i = 0; i < graph->count && rc == CU_OK; i++)
+		rc = apply(context, &graph->node[i].work, run);
+	return rc;
 }
 
 static int apply(struct cu_context *context, const struct work *work, const struct kernel_run *run)
@@ -353,13 +353,13 @@ static void look_around(void)
 static void apply_due(struct due *due)
 {
 	struct cu_context *context = due->context;
-	int result = CU_OK;
+	int rc = CU_OK;
 
 	/* after an error nothing is computed; events still end */
 	if (context->error == CU_OK || due->work->kind == WORK_EVENT)
-		result = apply(context, due->work, &due->run);
+		rc = apply(context, due->work, &due->run);
 	if (context->error == CU_OK)
-		context->error = result;
+		context->error = rc;
 	if (due->work->kind == WORK_EVENT && due->work->event->number != due->number)
 		due->work->event->is_done = due->work->event->number == 0;
 	if (due->work->kind == WORK_KERNEL && due->work->launch.id == KERNEL_HOLD)
@@ -485,13 +485,13 @@ int work_queue(struct cu_stream *stream, struct work *work, uint32_t engine, uin
 		if (number)
 			break;
 
-		int result = driver_wait(context, &(struct world_wait){.kind = WORLD_WAIT_ROOM,
-								       .context = context->sched,
-								       .number = first + 1});
+		int rc = driver_wait(context, &(struct world_wait){.kind = WORLD_WAIT_ROOM,
+								   .context = context->sched,
+								   .number = first + 1});
 
-		if (result != CU_OK) {
+		if (rc != CU_OK) {
 			work_done(work);
-			return result;
+			return rc;
 		}
 	}
 

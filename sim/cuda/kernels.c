@@ -207,11 +207,11 @@ static int compute_hgemm(const struct kernel_launch *launch, const struct kernel
 		*out_bytes = m * n * 4;
 	}
 
-	int result = left && right ? CU_OK : CU_UNKNOWN;
+	int rc = left && right ? CU_OK : CU_UNKNOWN;
 
 	free(left);
 	free(right);
-	return result;
+	return rc;
 }
 
 static int compute_wmma_burn(const struct kernel_launch *launch, const struct kernel_memory *memory,

@@ -163,7 +163,7 @@ int ptx_parse(const char *text, uint64_t bytes, struct ptx *out, char *log, uint
 		return fail(&reader, "the text is too long");
 
 	while (true) {
-		int result = 0;
+		int rc = 0;
 
 		if (!next(&reader, word))
 			return fail(&reader, "Parsing error: syntax error");
@@ -175,18 +175,18 @@ int ptx_parse(const char *text, uint64_t bytes, struct ptx *out, char *log, uint
 			return fail(&reader, "Missing .version directive at start of file");
 
 		if (strcmp(word, ".version") == 0)
-			result = read_version(&reader, out);
+			rc = read_version(&reader, out);
 		else if (strcmp(word, ".target") == 0)
-			result = read_target(&reader, out);
+			rc = read_target(&reader, out);
 		else if (out->target == 0)
 			return fail(&reader, "Missing .target directive");
 		else if (strcmp(word, ".entry") == 0 && braces == 0) {
-			result = read_entry(&reader, out);
+			rc = read_entry(&reader, out);
 			wants_body = true;
 		}
 
-		if (result != 0)
-			return result;
+		if (rc != 0)
+			return rc;
 
 		wants_body = wants_body && word[0] != '{';
 		braces += word[0] == '{';

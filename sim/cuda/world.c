@@ -78,17 +78,17 @@ bool world_options_read(struct world_options *out, const char **out_which)
 static int byte_lock(int fd, int command, short type, off_t byte)
 {
 	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
-	int result;
+	int rc;
 
 	do
-		result = fcntl(fd, command, &lock);
+		rc = fcntl(fd, command, &lock);
 
-	while (result < 0 && errno == EINTR);
+	while (rc < 0 && errno == EINTR);
 
-	if (result == 0 && command == F_GETLK)
+	if (rc == 0 && command == F_GETLK)
 		return lock.l_type == F_UNLCK ? 0 : 1;
 
-	return result;
+	return rc;
 }
 
 /* Whether another process has that place. */
@@ -100,22 +100,22 @@ static bool process_lives(int fd, uint32_t process)
 static int lock_make(struct world_shared *shared)
 {
 	pthread_mutexattr_t attributes;
-	int result = pthread_mutexattr_init(&attributes);
+	int rc = pthread_mutexattr_init(&attributes);
 
-	if (result != 0)
-		return result;
+	if (rc != 0)
+		return rc;
 
 	(void)pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
 	(void)pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-	result = pthread_mutex_init(&shared->lock, &attributes);
+	rc = pthread_mutex_init(&shared->lock, &attributes);
 	(void)pthread_mutexattr_destroy(&attributes);
 
-	return result;
+	return rc;
 }
 
 static int shared_make(struct world_shared *shared, const struct world_options *options)
 {
-	int result;
+	int rc;
 
 	memset(shared, 0, sizeof(*shared));
 	shared->format = WORLD_FORMAT;
@@ -125,10 +125,10 @@ static int shared_make(struct world_shared *shared, const struct world_options *
 	shared->start_ns = world_monotonic_ns() - 1000000000; /* times begin at 1 s */
 	sched_init(&shared->sched, options->slice_ns, options->switch_ns);
 	shared->sched.now_ns = 1000000000;
-	result = lock_make(shared);
+	rc = lock_make(shared);
 	shared->magic = WORLD_MAGIC;
 
-	return result;
+	return rc;
 }
 
 /* Enters this process; with the making byte locked. A world in which nobody lives begins anew. */
@@ -150,10 +150,10 @@ static int file_enter(struct world *world, const struct world_options *options)
 		return EPROTO;
 
 	if (!is_inhabited) {
-		int result = shared_make(shared, options);
+		int rc = shared_make(shared, options);
 
-		if (result != 0)
-			return result;
+		if (rc != 0)
+			return rc;
 	}
 
 	if (free_place == WORLD_PROCESS_MAX)
@@ -173,7 +173,7 @@ static int file_enter(struct world *world, const struct world_options *options)
 static int file_open(struct world *world, const char *path, const struct world_options *options)
 {
 	struct stat status;
-	int result;
+	int rc;
 
 	/* Not O_CREAT at once: of another user's file in /tmp the kernel would refuse it. */
 	world->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -198,10 +198,10 @@ static int file_open(struct world *world, const char *path, const struct world_o
 		return errno;
 
 	world->shared = memory;
-	result = file_enter(world, options);
+	rc = file_enter(world, options);
 	(void)byte_lock(world->fd, F_SETLK, F_UNLCK, WORLD_BYTE_MAKING);
 
-	return result;
+	return rc;
 }
 
 static int private_open(struct world *world, const struct world_options *options)
@@ -236,26 +236,26 @@ static void thread_leaves(void *value)
 struct world *world_open(const char *path, const struct world_options *options)
 {
 	struct world *world = calloc(1, sizeof(*world));
-	int result;
+	int rc;
 
 	if (!world)
 		return NULL;
 
 	world->fd = -1;
 	(void)pthread_mutex_init(&world->local, NULL); /* cannot fail in glibc and musl */
-	result = pthread_key_create(&world->key, thread_leaves);
-	if (result != 0) {
+	rc = pthread_key_create(&world->key, thread_leaves);
+	if (rc != 0) {
 		free(world);
-		errno = result;
+		errno = rc;
 		return NULL;
 	}
 
-	result = path ? file_open(world, path, options) : private_open(world, options);
-	if (result == 0)
+	rc = path ? file_open(world, path, options) : private_open(world, options);
+	if (rc == 0)
 		return world;
 
 	world_forget(world);
-	errno = result;
+	errno = rc;
 	return NULL;
 }
 
@@ -350,11 +350,11 @@ void world_lock(struct world *world)
 {
 	struct world_shared *shared = world->shared;
 	uint64_t seen = 0, looks = 0;
-	int result;
+	int rc;
 
 	(void)pthread_mutex_lock(&world->local);
-	result = pthread_mutex_trylock(&shared->lock);
-	while (result == EBUSY || result == ETIMEDOUT) {
+	rc = pthread_mutex_trylock(&shared->lock);
+	while (rc == EBUSY || rc == ETIMEDOUT) {
 		uint64_t locks = __atomic_load_n(&shared->locks, __ATOMIC_RELAXED);
 
 		/* Counted in looks: were it we who were stopped, no time has passed for us. */
@@ -365,12 +365,12 @@ void world_lock(struct world *world)
 		    looks * WORLD_LOOK_MS > WORLD_STOPPED_PATIENCES * shared->patience_ms)
 			world_part(world);
 
-		result = lock_try(shared);
+		rc = lock_try(shared);
 	}
 
 	/* One who died in the middle leaves the scheduler between two events: its contexts go, and
 	 * nothing else points to them. */
-	if (result == EOWNERDEAD)
+	if (rc == EOWNERDEAD)
 		(void)pthread_mutex_consistent(&shared->lock);
 	(void)__atomic_add_fetch(&shared->locks, 1, __ATOMIC_RELAXED);
 }

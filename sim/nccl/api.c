@@ -123,10 +123,9 @@ static int init(ncclComm_t *out, int ranks, const struct nccl_id *id, int rank, 
 		return fail(NCCL_UNHANDLED_CUDA_ERROR, "Failed to find CUDA library: %s",
 			    problem ? problem : "");
 
-	int result =
-	    comm_new(id, (uint32_t)ranks, (uint32_t)rank, is_blocking, &cuda, &fault, &comm);
-	if (result != NCCL_SUCCESS)
-		return fail(result, "ncclCommInitRank: no context is current");
+	int rc = comm_new(id, (uint32_t)ranks, (uint32_t)rank, is_blocking, &cuda, &fault, &comm);
+	if (rc != NCCL_SUCCESS)
+		return fail(rc, "ncclCommInitRank: no context is current");
 
 	(void)pthread_mutex_lock(&process.lock);
 
@@ -146,14 +145,14 @@ static int init(ncclComm_t *out, int ranks, const struct nccl_id *id, int rank, 
 	if (!is_blocking)
 		return NCCL_IN_PROGRESS;
 
-	result = comm_wait_ready(comm);
-	if (result != NCCL_SUCCESS) {
-		(void)fail(result, "%s", comm->text);
+	rc = comm_wait_ready(comm);
+	if (rc != NCCL_SUCCESS) {
+		(void)fail(rc, "%s", comm->text);
 		(void)ncclCommAbort(comm);
 		*out = NULL;
 	}
 
-	return result;
+	return rc;
 }
 
 int ncclCommInitRank(ncclComm_t *comm, int ranks, struct nccl_id id, int rank)
@@ -188,15 +187,15 @@ static void forget(const struct comm *comm)
 
 int ncclCommFinalize(ncclComm_t comm)
 {
-	int result = check_comm(comm, "ncclCommFinalize");
-	return result == NCCL_SUCCESS ? comm_drain(comm) : result;
+	int rc = check_comm(comm, "ncclCommFinalize");
+	return rc == NCCL_SUCCESS ? comm_drain(comm) : rc;
 }
 
 int ncclCommDestroy(ncclComm_t comm)
 {
-	int result = check_comm(comm, "ncclCommDestroy");
-	if (result != NCCL_SUCCESS)
-		return result;
+	int rc = check_comm(comm, "ncclCommDestroy");
+	if (rc != NCCL_SUCCESS)
+		return rc;
 	if (group.depth > 0)
 		return comm_fail(comm, NCCL_INVALID_USAGE,
 				 "ncclCommDestroy within a group that was never ended");
@@ -217,9 +216,9 @@ int ncclCommDestroy(ncclComm_t comm)
 
 int ncclCommAbort(ncclComm_t comm)
 {
-	int result = check_comm(comm, "ncclCommAbort");
-	if (result != NCCL_SUCCESS)
-		return result;
+	int rc = check_comm(comm, "ncclCommAbort");
+	if (rc != NCCL_SUCCESS)
+		return rc;
 	forget(comm);
 	comm_free(comm, true);
 	return NCCL_SUCCESS;
@@ -227,28 +226,28 @@ int ncclCommAbort(ncclComm_t comm)
 
 int ncclCommGetAsyncError(ncclComm_t comm, int *error)
 {
-	int result = check_comm(comm, "ncclCommGetAsyncError");
-	if (result == NCCL_SUCCESS && !error)
+	int rc = check_comm(comm, "ncclCommGetAsyncError");
+	if (rc == NCCL_SUCCESS && !error)
 		return NCCL_INVALID_ARGUMENT;
-	if (result == NCCL_SUCCESS)
+	if (rc == NCCL_SUCCESS)
 		*error = atomic_load(&comm->state);
-	return result;
+	return rc;
 }
 
 int ncclCommCount(ncclComm_t comm, int *count)
 {
-	int result = check_comm(comm, "ncclCommCount");
-	if (result == NCCL_SUCCESS && count)
+	int rc = check_comm(comm, "ncclCommCount");
+	if (rc == NCCL_SUCCESS && count)
 		*count = (int)comm->ranks;
-	return result;
+	return rc;
 }
 
 int ncclCommUserRank(ncclComm_t comm, int *rank)
 {
-	int result = check_comm(comm, "ncclCommUserRank");
-	if (result == NCCL_SUCCESS && rank)
+	int rc = check_comm(comm, "ncclCommUserRank");
+	if (rc == NCCL_SUCCESS && rank)
 		*rank = (int)comm->rank;
-	return result;
+	return rc;
 }
 
 int ncclMemAlloc(void **memory, size_t bytes)
@@ -260,9 +259,9 @@ int ncclMemAlloc(void **memory, size_t bytes)
 	if (!memory || !cuda_load(&cuda, &problem))
 		return fail(NCCL_INVALID_ARGUMENT, "ncclMemAlloc: %s", problem ? problem : "NULL");
 
-	int result = cuda.cuMemAlloc_v2(&address, bytes);
-	if (result != 0)
-		return fail(NCCL_UNHANDLED_CUDA_ERROR, "ncclMemAlloc: Cuda failure %d", result);
+	int rc = cuda.cuMemAlloc_v2(&address, bytes);
+	if (rc != 0)
+		return fail(NCCL_UNHANDLED_CUDA_ERROR, "ncclMemAlloc: Cuda failure %d", rc);
 
 	size_t place = 0;
 
@@ -330,9 +329,9 @@ int ncclMemFree(void *memory)
 /* Whether operations may be called on it now. */
 static int check_ready(struct comm *comm, const char *call)
 {
-	int result = check_comm(comm, call);
-	if (result != NCCL_SUCCESS)
-		return result;
+	int rc = check_comm(comm, call);
+	if (rc != NCCL_SUCCESS)
+		return rc;
 
 	int state = atomic_load(&comm->state);
 	if (state == NCCL_IN_PROGRESS)
@@ -357,9 +356,9 @@ static bool is_of_gpu(const struct comm *comm, uint64_t address, size_t bytes)
 
 int ncclCommRegister(ncclComm_t comm, void *memory, size_t bytes, void **handle)
 {
-	int result = check_ready(comm, "ncclCommRegister");
-	if (result != NCCL_SUCCESS)
-		return result;
+	int rc = check_ready(comm, "ncclCommRegister");
+	if (rc != NCCL_SUCCESS)
+		return rc;
 	if (!handle || bytes == 0 || !is_of_gpu(comm, (uint64_t)(uintptr_t)memory, bytes))
 		return comm_fail(comm, NCCL_INVALID_ARGUMENT,
 				 "ncclCommRegister of what is no memory of the GPU");
@@ -377,9 +376,9 @@ int ncclCommRegister(ncclComm_t comm, void *memory, size_t bytes, void **handle)
 
 int ncclCommDeregister(ncclComm_t comm, void *handle)
 {
-	int result = check_comm(comm, "ncclCommDeregister");
-	if (result != NCCL_SUCCESS)
-		return result;
+	int rc = check_comm(comm, "ncclCommDeregister");
+	if (rc != NCCL_SUCCESS)
+		return rc;
 
 	for (size_t i = 0; i < COMM_REGISTERED_MAX; i++) {
 		if (handle == &comm->registered[i] && comm->registered[i]) {
@@ -427,9 +426,9 @@ static int check_group(struct comm *comm)
 static int group_launch(void)
 {
 	struct comm *comm = group.ops[0].comm;
-	int result = check_group(comm);
-	if (result != NCCL_SUCCESS)
-		return result;
+	int rc = check_group(comm);
+	if (rc != NCCL_SUCCESS)
+		return rc;
 
 	struct job *job = calloc(1, sizeof(*job) + group.count * sizeof(struct op));
 	if (!job)
@@ -449,15 +448,15 @@ int ncclGroupEnd(void)
 	if (--group.depth > 0)
 		return NCCL_SUCCESS;
 
-	int result = group.result;
-	if (result == NCCL_SUCCESS && group.count > 0)
-		result = group_launch();
+	int rc = group.result;
+	if (rc == NCCL_SUCCESS && group.count > 0)
+		rc = group_launch();
 	free(group.ops);
 	group.ops = NULL;
 	group.count = 0;
 	group.result = NCCL_SUCCESS;
 
-	return result;
+	return rc;
 }
 
 /* What an operation reads and writes must be there. */
@@ -479,9 +478,9 @@ static int check_op(const struct op *op, const char *call)
 {
 	struct CUctx_st *context = NULL;
 	struct comm *comm = op->comm;
-	int result = check_ready(comm, call);
-	if (result != NCCL_SUCCESS)
-		return result;
+	int rc = check_ready(comm, call);
+	if (rc != NCCL_SUCCESS)
+		return rc;
 
 	if (op->root >= comm->ranks || reduce_size(op->type) == 0 || op->redop < 0 ||
 	    op->redop >= NCCL_REDOP_COUNT || op->count > SIZE_MAX / 16 / comm->ranks)
@@ -507,26 +506,26 @@ static int check_op(const struct op *op, const char *call)
 static int add_op(const struct op *op, const char *call)
 {
 	(void)ncclGroupStart();
-	int result = check_op(op, call);
-	if (result == NCCL_SUCCESS && group.count >= COMM_GROUP_MAX)
-		result = comm_fail(op->comm, NCCL_INVALID_USAGE, "more than %d calls in a group",
-				   COMM_GROUP_MAX);
+	int rc = check_op(op, call);
+	if (rc == NCCL_SUCCESS && group.count >= COMM_GROUP_MAX)
+		rc = comm_fail(op->comm, NCCL_INVALID_USAGE, "more than %d calls in a group",
+			       COMM_GROUP_MAX);
 
-	if (result == NCCL_SUCCESS) {
+	if (rc == NCCL_SUCCESS) {
 		struct op *more = realloc(group.ops, (group.count + 1) * sizeof(*more));
 		if (more) {
 			group.ops = more;
 			group.ops[group.count++] = *op;
 		} else {
-			result = NCCL_SYSTEM_ERROR;
+			rc = NCCL_SYSTEM_ERROR;
 		}
 	}
 
-	if (result != NCCL_SUCCESS && group.result == NCCL_SUCCESS)
-		group.result = result;
+	if (rc != NCCL_SUCCESS && group.result == NCCL_SUCCESS)
+		group.result = rc;
 
 	int end = ncclGroupEnd();
-	return result != NCCL_SUCCESS ? result : end;
+	return rc != NCCL_SUCCESS ? rc : end;
 }
 
 #define ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))

@@ -28,14 +28,14 @@ int comm_fail(struct comm *comm, int result, const char *format, ...)
 
 int comm_get(const struct comm *comm, void *to, uint64_t from, size_t bytes)
 {
-	int result = bytes > 0 ? comm->cuda.cuMemcpyDtoHAsync_v2(to, from, bytes, comm->copies) : 0;
-	return result ? result : comm->cuda.cuStreamSynchronize(comm->copies);
+	int rc = bytes > 0 ? comm->cuda.cuMemcpyDtoHAsync_v2(to, from, bytes, comm->copies) : 0;
+	return rc ? rc : comm->cuda.cuStreamSynchronize(comm->copies);
 }
 
 int comm_put(const struct comm *comm, uint64_t to, const void *from, size_t bytes)
 {
-	int result = bytes > 0 ? comm->cuda.cuMemcpyHtoDAsync_v2(to, from, bytes, comm->copies) : 0;
-	return result ? result : comm->cuda.cuStreamSynchronize(comm->copies);
+	int rc = bytes > 0 ? comm->cuda.cuMemcpyHtoDAsync_v2(to, from, bytes, comm->copies) : 0;
+	return rc ? rc : comm->cuda.cuStreamSynchronize(comm->copies);
 }
 
 static void state_set(struct comm *comm, int state)
@@ -60,10 +60,10 @@ static int join(struct comm *comm)
 	while (comm->fault.is_init && !atomic_load(&comm->stop))
 		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 
-	int result = world_join(&comm->id, comm->ranks, comm->rank, bus_id, &comm->stop,
-				&comm->world, problem);
-	if (result != NCCL_SUCCESS)
-		return comm_fail(comm, result, "%s", problem[0] ? problem : "stopped");
+	int rc = world_join(&comm->id, comm->ranks, comm->rank, bus_id, &comm->stop, &comm->world,
+			    problem);
+	if (rc != NCCL_SUCCESS)
+		return comm_fail(comm, rc, "%s", problem[0] ? problem : "stopped");
 
 	report_init(comm->world, comm->rank, comm->ranks, comm->device, comm->fault.is_socket,
 		    &comm->report);
@@ -115,21 +115,21 @@ static void *comm_thread(void *context)
 	struct comm *comm = context;
 	(void)comm->cuda.cuCtxSetCurrent(comm->context);
 
-	int result = join(comm);
-	state_set(comm, result);
+	int rc = join(comm);
+	state_set(comm, rc);
 
 	for (struct job *job; (job = next_job(comm)); free(job)) {
 		uint64_t ns = 0;
 
-		if (result == NCCL_SUCCESS && reach(comm, job)) {
-			result = comm_run(comm, job, &ns);
-			if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)
-				state_set(comm, result);
+		if (rc == NCCL_SUCCESS && reach(comm, job)) {
+			rc = comm_run(comm, job, &ns);
+			if (rc != NCCL_SUCCESS && rc != NCCL_IN_PROGRESS)
+				state_set(comm, rc);
 		}
 
 		/* after a failure the stream stands until the communicator is aborted, as it does
 		 * behind a kernel that waits for a peer */
-		while (result != NCCL_SUCCESS && !atomic_load(&comm->stop))
+		while (rc != NCCL_SUCCESS && !atomic_load(&comm->stop))
 			(void)nanosleep(&(struct timespec){.tv_nsec = REACH_WAIT_NS}, NULL);
 
 		(void)comm->cuda.simCudaStreamRelease(job->stream, job->ticket, ns);
@@ -216,15 +216,15 @@ void comm_free(struct comm *comm, bool is_abort)
 static int run_now(struct comm *comm, struct job *job)
 {
 	uint64_t ns = 0;
-	int result = comm->cuda.cuStreamSynchronize(job->stream) == 0 ? NCCL_SUCCESS
-								      : NCCL_UNHANDLED_CUDA_ERROR;
-	if (result == NCCL_SUCCESS)
-		result = comm_run(comm, job, &ns);
-	if (result != NCCL_SUCCESS)
-		state_set(comm, result);
+	int rc = comm->cuda.cuStreamSynchronize(job->stream) == 0 ? NCCL_SUCCESS
+								  : NCCL_UNHANDLED_CUDA_ERROR;
+	if (rc == NCCL_SUCCESS)
+		rc = comm_run(comm, job, &ns);
+	if (rc != NCCL_SUCCESS)
+		state_set(comm, rc);
 	free(job);
 
-	return result;
+	return rc;
 }
 
 int comm_submit(struct comm *comm, struct job *job)
@@ -232,11 +232,11 @@ int comm_submit(struct comm *comm, struct job *job)
 	if (!comm->cuda.simCudaStreamHold)
 		return run_now(comm, job);
 
-	int result = comm->cuda.simCudaStreamHold(job->stream, &job->ticket);
-	if (result != 0) {
+	int rc = comm->cuda.simCudaStreamHold(job->stream, &job->ticket);
+	if (rc != 0) {
 		free(job);
 		return comm_fail(comm, NCCL_UNHANDLED_CUDA_ERROR, "Cuda failure %d of the stream",
-				 result);
+				 rc);
 	}
 
 	job->next = NULL;

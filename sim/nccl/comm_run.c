@@ -24,20 +24,20 @@ struct comm_run {
 
 static int get(struct comm *comm, uint8_t *to, uint64_t from, size_t bytes)
 {
-	int result = comm_get(comm, to, from, bytes);
-	return result == 0 ? NCCL_SUCCESS
-			   : comm_fail(comm, NCCL_UNHANDLED_CUDA_ERROR,
-				       "Cuda failure %d reading the send buffer %#llx", result,
-				       (unsigned long long)from);
+	int rc = comm_get(comm, to, from, bytes);
+	return rc == 0 ? NCCL_SUCCESS
+		       : comm_fail(comm, NCCL_UNHANDLED_CUDA_ERROR,
+				   "Cuda failure %d reading the send buffer %#llx", rc,
+				   (unsigned long long)from);
 }
 
 static int put(struct comm *comm, uint64_t to, const uint8_t *from, size_t bytes)
 {
-	int result = comm_put(comm, to, from, bytes);
-	return result == 0 ? NCCL_SUCCESS
-			   : comm_fail(comm, NCCL_UNHANDLED_CUDA_ERROR,
-				       "Cuda failure %d writing the receive buffer %#llx", result,
-				       (unsigned long long)to);
+	int rc = comm_put(comm, to, from, bytes);
+	return rc == 0 ? NCCL_SUCCESS
+		       : comm_fail(comm, NCCL_UNHANDLED_CUDA_ERROR,
+				   "Cuda failure %d writing the receive buffer %#llx", rc,
+				   (unsigned long long)to);
 }
 
 static void add(struct comm_run *run, uint32_t peer, bool is_send, uint8_t *data, size_t bytes)
@@ -52,11 +52,11 @@ static int move(struct comm_run *run)
 {
 	char problem[WORLD_PROBLEM_MAX] = "";
 	struct comm *comm = run->comm;
-	int result = world_move(comm->world, run->transfer, run->transfers, &comm->stop, problem);
+	int rc = world_move(comm->world, run->transfer, run->transfers, &comm->stop, problem);
 	run->transfers = 0;
-	if (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS)
-		return result;
-	return comm_fail(comm, result, "%s", problem);
+	if (rc == NCCL_SUCCESS || rc == NCCL_IN_PROGRESS)
+		return rc;
+	return comm_fail(comm, rc, "%s", problem);
 }
 
 static bool make_room(struct comm_run *run, size_t own, size_t heard, size_t sum)
@@ -88,9 +88,9 @@ static int reduce_slices(struct comm_run *run, size_t count)
 		add(run, peer, false, run->heard + peer * bytes, bytes);
 	}
 
-	int result = move(run);
+	int rc = move(run);
 
-	for (uint32_t peer = 0; result == NCCL_SUCCESS && peer < comm->ranks; peer++) {
+	for (uint32_t peer = 0; rc == NCCL_SUCCESS && peer < comm->ranks; peer++) {
 		const uint8_t *part =
 		    peer == comm->rank ? run->own + begin : run->heard + peer * bytes;
 
@@ -101,7 +101,7 @@ static int reduce_slices(struct comm_run *run, size_t count)
 	}
 
 	reduce_finish(run->sum, bytes / run->size, op->type, op->redop, comm->ranks);
-	return result;
+	return rc;
 }
 
 /* Every rank's slice, which `own` has in its place, to all. */
@@ -129,18 +129,18 @@ static int run_all_reduce(struct comm_run *run)
 	if (!make_room(run, bytes, slice * comm->ranks, slice))
 		return NCCL_SYSTEM_ERROR;
 
-	int result = get(comm, run->own, op->send, bytes);
-	reduce_prepare(run->own, result ? 0 : op->count, op->type, op->redop, comm->ranks);
-	if (result == NCCL_SUCCESS)
-		result = reduce_slices(run, op->count);
-	if (result != NCCL_SUCCESS)
-		return result;
+	int rc = get(comm, run->own, op->send, bytes);
+	reduce_prepare(run->own, rc ? 0 : op->count, op->type, op->redop, comm->ranks);
+	if (rc == NCCL_SUCCESS)
+		rc = reduce_slices(run, op->count);
+	if (rc != NCCL_SUCCESS)
+		return rc;
 
 	size_t begin = slice_at(run, op->count, comm->rank);
 	memcpy(run->own + begin, run->sum, slice_at(run, op->count, comm->rank + 1) - begin);
-	result = gather_slices(run, op->count);
+	rc = gather_slices(run, op->count);
 
-	return result == NCCL_SUCCESS ? put(comm, op->receive, run->own, bytes) : result;
+	return rc == NCCL_SUCCESS ? put(comm, op->receive, run->own, bytes) : rc;
 }
 
 static int run_reduce_scatter(struct comm_run *run)
@@ -152,13 +152,13 @@ static int run_reduce_scatter(struct comm_run *run)
 	if (!make_room(run, all, all, bytes))
 		return NCCL_SYSTEM_ERROR;
 
-	int result = get(comm, run->own, op->send, all);
-	reduce_prepare(run->own, result ? 0 : op->count * comm->ranks, op->type, op->redop,
+	int rc = get(comm, run->own, op->send, all);
+	reduce_prepare(run->own, rc ? 0 : op->count * comm->ranks, op->type, op->redop,
 		       comm->ranks);
-	if (result == NCCL_SUCCESS)
-		result = reduce_slices(run, op->count * comm->ranks);
+	if (rc == NCCL_SUCCESS)
+		rc = reduce_slices(run, op->count * comm->ranks);
 
-	return result == NCCL_SUCCESS ? put(comm, op->receive, run->sum, bytes) : result;
+	return rc == NCCL_SUCCESS ? put(comm, op->receive, run->sum, bytes) : rc;
 }
 
 static int run_all_gather(struct comm_run *run)
@@ -170,11 +170,11 @@ static int run_all_gather(struct comm_run *run)
 	if (!make_room(run, all, 0, 0))
 		return NCCL_SYSTEM_ERROR;
 
-	int result = get(comm, run->own + comm->rank * bytes, op->send, bytes);
-	if (result == NCCL_SUCCESS)
-		result = gather_slices(run, op->count * comm->ranks);
+	int rc = get(comm, run->own + comm->rank * bytes, op->send, bytes);
+	if (rc == NCCL_SUCCESS)
+		rc = gather_slices(run, op->count * comm->ranks);
 
-	return result == NCCL_SUCCESS ? put(comm, op->receive, run->own, all) : result;
+	return rc == NCCL_SUCCESS ? put(comm, op->receive, run->own, all) : rc;
 }
 
 static int run_broadcast(struct comm_run *run)
@@ -186,17 +186,17 @@ static int run_broadcast(struct comm_run *run)
 	if (!make_room(run, bytes, 0, 0))
 		return NCCL_SYSTEM_ERROR;
 
-	int result = op->root == comm->rank ? get(comm, run->own, op->send, bytes) : NCCL_SUCCESS;
+	int rc = op->root == comm->rank ? get(comm, run->own, op->send, bytes) : NCCL_SUCCESS;
 
 	for (uint32_t peer = 0; op->root == comm->rank && peer < comm->ranks; peer++)
 		add(run, peer, true, run->own, bytes);
 
 	if (op->root != comm->rank)
 		add(run, op->root, false, run->own, bytes);
-	if (result == NCCL_SUCCESS)
-		result = move(run);
+	if (rc == NCCL_SUCCESS)
+		rc = move(run);
 
-	return result == NCCL_SUCCESS ? put(comm, op->receive, run->own, bytes) : result;
+	return rc == NCCL_SUCCESS ? put(comm, op->receive, run->own, bytes) : rc;
 }
 
 static int run_reduce(struct comm_run *run)
@@ -209,9 +209,9 @@ static int run_reduce(struct comm_run *run)
 	if (!make_room(run, bytes, is_root ? bytes * comm->ranks : 0, bytes))
 		return NCCL_SYSTEM_ERROR;
 
-	int result = get(comm, run->own, op->send, bytes);
-	if (result != NCCL_SUCCESS)
-		return result;
+	int rc = get(comm, run->own, op->send, bytes);
+	if (rc != NCCL_SUCCESS)
+		return rc;
 
 	reduce_prepare(run->own, op->count, op->type, op->redop, comm->ranks);
 
@@ -220,9 +220,9 @@ static int run_reduce(struct comm_run *run)
 
 	if (!is_root)
 		add(run, op->root, true, run->own, bytes);
-	result = move(run);
-	if (result != NCCL_SUCCESS || !is_root)
-		return result;
+	rc = move(run);
+	if (rc != NCCL_SUCCESS || !is_root)
+		return rc;
 
 	for (uint32_t peer = 0; peer < comm->ranks; peer++) {
 		const uint8_t *part = peer == comm->rank ? run->own : run->heard + peer * bytes;
@@ -239,10 +239,10 @@ static int run_reduce(struct comm_run *run)
 static int run_collective(struct comm *comm, const struct op *op)
 {
 	struct comm_run *run = calloc(1, sizeof(*run));
-	int result = NCCL_SYSTEM_ERROR;
+	int rc = NCCL_SYSTEM_ERROR;
 
 	if (!run)
-		return result;
+		return rc;
 
 	run->comm = comm;
 	run->op = op;
@@ -256,19 +256,19 @@ static int run_collective(struct comm *comm, const struct op *op)
 
 	switch (op->kind) {
 	case COMM_ALL_REDUCE:
-		result = run_all_reduce(run);
+		rc = run_all_reduce(run);
 		break;
 	case COMM_REDUCE:
-		result = run_reduce(run);
+		rc = run_reduce(run);
 		break;
 	case COMM_REDUCE_SCATTER:
-		result = run_reduce_scatter(run);
+		rc = run_reduce_scatter(run);
 		break;
 	case COMM_ALL_GATHER:
-		result = run_all_gather(run);
+		rc = run_all_gather(run);
 		break;
 	case COMM_BROADCAST:
-		result = run_broadcast(run);
+		rc = run_broadcast(run);
 		break;
 	default:
 		break;
@@ -278,7 +278,7 @@ static int run_collective(struct comm *comm, const struct op *op)
 	free(run->sum);
 	free(run);
 
-	return result;
+	return rc;
 }
 
 /* Sends and receives that stand beside each other: all at once. */
@@ -286,9 +286,9 @@ static int run_exchange(struct comm *comm, const struct op *ops, size_t count)
 {
 	char problem[WORLD_PROBLEM_MAX] = "";
 	struct world_transfer *transfer = calloc(count, sizeof(*transfer));
-	int result = transfer ? NCCL_SUCCESS : NCCL_SYSTEM_ERROR;
+	int rc = transfer ? NCCL_SUCCESS : NCCL_SYSTEM_ERROR;
 
-	for (size_t i = 0; result == NCCL_SUCCESS && i < count; i++) {
+	for (size_t i = 0; rc == NCCL_SUCCESS && i < count; i++) {
 		size_t bytes = ops[i].count * reduce_size(ops[i].type);
 		transfer[i] = (struct world_transfer){.peer = ops[i].root,
 						      .is_send = ops[i].kind == COMM_SEND,
@@ -298,27 +298,27 @@ static int run_exchange(struct comm *comm, const struct op *ops, size_t count)
 							      .type = (uint32_t)ops[i].type,
 							      .count = ops[i].count}};
 		if (!transfer[i].data)
-			result = NCCL_SYSTEM_ERROR;
+			rc = NCCL_SYSTEM_ERROR;
 		else if (transfer[i].is_send)
-			result = get(comm, transfer[i].data, ops[i].send, bytes);
+			rc = get(comm, transfer[i].data, ops[i].send, bytes);
 	}
 
-	if (result == NCCL_SUCCESS) {
-		result = world_move(comm->world, transfer, count, &comm->stop, problem);
-		if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)
-			(void)comm_fail(comm, result, "%s", problem);
+	if (rc == NCCL_SUCCESS) {
+		rc = world_move(comm->world, transfer, count, &comm->stop, problem);
+		if (rc != NCCL_SUCCESS && rc != NCCL_IN_PROGRESS)
+			(void)comm_fail(comm, rc, "%s", problem);
 	}
 
-	for (size_t i = 0; result == NCCL_SUCCESS && i < count; i++) {
+	for (size_t i = 0; rc == NCCL_SUCCESS && i < count; i++) {
 		if (!transfer[i].is_send)
-			result = put(comm, ops[i].receive, transfer[i].data, transfer[i].bytes);
+			rc = put(comm, ops[i].receive, transfer[i].data, transfer[i].bytes);
 	}
 
 	for (size_t i = 0; transfer && i < count; i++)
 		free(transfer[i].data);
 
 	free(transfer);
-	return result;
+	return rc;
 }
 
 static size_t bytes_sent(const struct comm *comm, const struct op *op)
@@ -373,14 +373,14 @@ static int spoil(struct comm *comm, const struct op *op)
 	    op->kind == COMM_SEND || (op->kind == COMM_REDUCE && op->root != comm->rank))
 		return NCCL_SUCCESS;
 
-	int result = get(comm, &byte, at, 1);
+	int rc = get(comm, &byte, at, 1);
 	byte ^= 1;
-	return result == NCCL_SUCCESS ? put(comm, at, &byte, 1) : result;
+	return rc == NCCL_SUCCESS ? put(comm, at, &byte, 1) : rc;
 }
 
 int comm_run(struct comm *comm, const struct job *job, uint64_t *out_ns)
 {
-	int result = NCCL_SUCCESS;
+	int rc = NCCL_SUCCESS;
 	double moved = 0;
 	size_t sent = 0;
 
@@ -389,23 +389,23 @@ int comm_run(struct comm *comm, const struct job *job, uint64_t *out_ns)
 		sent += bytes_sent(comm, &job->ops[i]);
 	}
 
-	result = fault_at(comm, sent);
-	for (size_t i = 0; result == NCCL_SUCCESS && i < job->count;) {
+	rc = fault_at(comm, sent);
+	for (size_t i = 0; rc == NCCL_SUCCESS && i < job->count;) {
 		size_t after = i;
 		while (after < job->count && job->ops[after].kind >= COMM_SEND)
 			after++;
 
 		if (after > i) {
-			result = run_exchange(comm, &job->ops[i], after - i);
+			rc = run_exchange(comm, &job->ops[i], after - i);
 			i = after;
 		} else {
-			result = run_collective(comm, &job->ops[i++]);
+			rc = run_collective(comm, &job->ops[i++]);
 		}
 	}
 
-	for (size_t i = 0; result == NCCL_SUCCESS && i < job->count; i++)
-		result = spoil(comm, &job->ops[i]);
+	for (size_t i = 0; rc == NCCL_SUCCESS && i < job->count; i++)
+		rc = spoil(comm, &job->ops[i]);
 
 	*out_ns = comm->report.latency_ns + (uint64_t)(moved / comm->report.bytes_per_ns);
-	return result;
+	return rc;
 }

@@ -199,22 +199,22 @@ int world_join(const struct nccl_id *id, uint32_t ranks, uint32_t rank, const ch
 	world->rank = rank;
 	world->ranks = ranks;
 
-	int result = segment_map(name, world, problem);
-	if (result == NCCL_SUCCESS)
-		result = enter(world, bus_id, problem);
+	int rc = segment_map(name, world, problem);
+	if (rc == NCCL_SUCCESS)
+		rc = enter(world, bus_id, problem);
 
-	for (uint64_t turn = 0; result == NCCL_SUCCESS && atomic_load(&world->head->joined) < ranks;
+	for (uint64_t turn = 0; rc == NCCL_SUCCESS && atomic_load(&world->head->joined) < ranks;
 	     turn++) {
-		result = look_around(world, turn, stop, problem);
+		rc = look_around(world, turn, stop, problem);
 		wait_turn(turn);
 	}
 
 	/* its name is not needed once all are there, nor when they will never be */
-	if (rank == 0 || result != NCCL_SUCCESS)
+	if (rank == 0 || rc != NCCL_SUCCESS)
 		(void)shm_unlink(name);
-	if (result != NCCL_SUCCESS) {
+	if (rc != NCCL_SUCCESS) {
 		(void)comm_world_leave(world, true);
-		return result;
+		return rc;
 	}
 
 	*out = world;
@@ -354,9 +354,9 @@ int world_move(struct comm_world *world, struct world_transfer *transfers, size_
 			return NCCL_SUCCESS;
 
 		turn = has_moved ? 0 : turn + 1;
-		int result = look_around(world, turn, stop, problem);
-		if (result != NCCL_SUCCESS)
-			return result;
+		int rc = look_around(world, turn, stop, problem);
+		if (rc != NCCL_SUCCESS)
+			return rc;
 		if (!has_moved)
 			wait_turn(turn);
 	}

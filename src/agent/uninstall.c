@@ -103,11 +103,11 @@ static int uninstall_lock(const struct uninstall_options *options, int *out_agen
 static int uninstall_empty(int directory, int depth)
 {
 	DIR *entries = fdopendir(directory);
-	int result = entries ? 0 : -errno;
+	int first = entries ? 0 : -errno;
 
 	if (!entries) {
 		(void)close(directory);
-		return result;
+		return first;
 	}
 
 	for (const struct dirent *entry; (entry = readdir(entries));) {
@@ -127,12 +127,12 @@ static int uninstall_empty(int directory, int depth)
 
 		if (rc == 0 && unlinkat(dirfd(entries), name, is_directory ? AT_REMOVEDIR : 0) < 0)
 			rc = -errno;
-		if (result == 0)
-			result = rc;
+		if (first == 0)
+			first = rc;
 	}
 
 	(void)closedir(entries);
-	return result;
+	return first;
 }
 
 /* The directory stays: it may be a mount. */

@@ -61,7 +61,7 @@ int execute(char *const argv[])
 {
 	const char *name = argv[0];
 	const char *at = getenv("PATH");
-	int result = -ENOENT;
+	int failure = -ENOENT;
 
 	if (strchr(name, '/') || !*name)
 		return *name ? execute_file(name, argv) : -ENOENT;
@@ -79,7 +79,7 @@ int execute(char *const argv[])
 		/* "Permission denied" of a directory that may not be looked into says nothing of
 		 * the program, which may be in another one, or nowhere. */
 		if (rc == -EACCES && access(path, F_OK) == 0)
-			result = rc;
+			failure = rc;
 		else if (rc != -EACCES && rc != -ENOENT && rc != -ENOTDIR && rc != -ELOOP &&
 			 rc != -ENAMETOOLONG)
 			return rc;
@@ -88,5 +88,5 @@ int execute(char *const argv[])
 		at += length + more;
 	}
 
-	return result;
+	return failure;
 }

@@ -112,11 +112,10 @@ static void read_identity(struct inventory_reader *reader, struct reading *readi
 				   pci_address_to_string(&gpu->pci, bus));
 	}
 
-	int32_t result =
-	    NVML_CALL(reader->caller, uuid, reading->handle, gpu->uuid, sizeof(gpu->uuid));
-	if (!check(gpu, NVML_FN_uuid, result)) {
+	int32_t rc = NVML_CALL(reader->caller, uuid, reading->handle, gpu->uuid, sizeof(gpu->uuid));
+	if (!check(gpu, NVML_FN_uuid, rc)) {
 		gpu->uuid[0] = '\0';
-		gpu_fail(gpu, GPU_STATE_ERROR, nvml_function_to_string(NVML_FN_uuid), result);
+		gpu_fail(gpu, GPU_STATE_ERROR, nvml_function_to_string(NVML_FN_uuid), rc);
 	}
 
 	gpu->uuid[sizeof(gpu->uuid) - 1] = '\0';
@@ -222,10 +221,10 @@ static void read_links(struct inventory_reader *reader, struct reading *reading)
 
 	for (uint32_t i = 0; i < GPU_LINK_MAX && gpu->state == GPU_STATE_OK; i++) {
 		uint32_t active;
-		int32_t result = NVML_CALL(reader->caller, link_state, reading->handle, i, &active);
-		if (result == NVML_INVALID_ARGUMENT || result == NVML_FUNCTION_NOT_FOUND)
+		int32_t rc = NVML_CALL(reader->caller, link_state, reading->handle, i, &active);
+		if (rc == NVML_INVALID_ARGUMENT || rc == NVML_FUNCTION_NOT_FOUND)
 			break;
-		if (!check(gpu, NVML_FN_link_state, result))
+		if (!check(gpu, NVML_FN_link_state, rc))
 			continue;
 
 		gpu->link_count = i + 1;
@@ -407,8 +406,8 @@ static void enumerate_by_index(struct inventory_reader *reader, uint32_t total)
 		nvml_device handle = NULL;
 		nvml_caller_target(reader->caller, i, "");
 
-		int32_t result = NVML_CALL(reader->caller, by_index, i, &handle);
-		add(reader, i, handle, result);
+		int32_t rc = NVML_CALL(reader->caller, by_index, i, &handle);
+		add(reader, i, handle, rc);
 	}
 }
 
@@ -428,14 +427,14 @@ static void enumerate_by_bus(struct inventory_reader *reader)
 		nvml_device handle = NULL;
 		nvml_caller_target(reader->caller, i, bus);
 
-		int32_t result = NVML_CALL(reader->caller, by_bus, bus, &handle);
-		if (result == NVML_NOT_FOUND || result == NVML_NO_PERMISSION)
+		int32_t rc = NVML_CALL(reader->caller, by_bus, bus, &handle);
+		if (rc == NVML_NOT_FOUND || rc == NVML_NO_PERMISSION)
 			continue; /* not visible to this process */
 
 		uint32_t index = i, told;
-		if (result == NVML_OK && NVML_CALL(reader->caller, index, handle, &told) == NVML_OK)
+		if (rc == NVML_OK && NVML_CALL(reader->caller, index, handle, &told) == NVML_OK)
 			index = told;
-		add(reader, index, handle, result);
+		add(reader, index, handle, rc);
 	}
 }
 
@@ -640,11 +639,11 @@ int inventory_read(struct nvml_caller *caller, const struct inventory_request *r
 
 	nvml_caller_target(caller, CALL_MARK_NO_GPU, "");
 	uint32_t total = 0;
-	int32_t result = NVML_CALL(caller, count, &total);
-	if (result != NVML_OK)
+	int rc = NVML_CALL(caller, count, &total);
+	if (rc != NVML_OK)
 		return err_set(err, -EIO,
 			       "the driver does not tell how many GPUs there are: %s (%d)",
-			       nvml_return_to_string(result), result);
+			       nvml_return_to_string(rc), rc);
 
 	reader.bound_count = pci_list_nvidia(request->root, reader.bound, GPU_MAX);
 
@@ -656,7 +655,7 @@ int inventory_read(struct nvml_caller *caller, const struct inventory_request *r
 	name_the_nameless(&reader);
 	complete(&reader);
 
-	int rc = refuse_real(&reader, caller->nvml, err);
+	rc = refuse_real(&reader, caller->nvml, err);
 	if (rc < 0)
 		return rc;
 

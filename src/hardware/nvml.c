@@ -444,9 +444,9 @@ static int initialise(struct nvml *nvml, const char *root, struct call_mark *mar
 	    NVML_OK)
 		nvml->nvml_version[0] = '\0';
 
-	int32_t result = NVML_CALL(&caller, init);
-	if (result != NVML_OK)
-		return explain_init(nvml, root, result, err);
+	int32_t rc = NVML_CALL(&caller, init);
+	if (rc != NVML_OK)
+		return explain_init(nvml, root, rc, err);
 
 	nvml->initialised = true;
 	if (NVML_CALL(&caller, driver_version, nvml->driver_version,

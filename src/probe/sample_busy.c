@@ -59,22 +59,21 @@ static bool read_samples(struct sampling *s, uint32_t *out_type, uint32_t *out_c
 			return false;
 
 		uint32_t max = room->size / (uint32_t)sizeof(struct nvml_sample), count = max;
-		int32_t result =
-		    NVML_CALL(s->caller, samples, s->device, NVML_SAMPLING_GPU_UTILIZATION,
-			      s->memory->busy.seen_us, out_type, &count, room->bytes);
-		if (result == NVML_NOT_FOUND) { /* nothing new */
+		int32_t rc = NVML_CALL(s->caller, samples, s->device, NVML_SAMPLING_GPU_UTILIZATION,
+				       s->memory->busy.seen_us, out_type, &count, room->bytes);
+		if (rc == NVML_NOT_FOUND) { /* nothing new */
 			*out_count = 0;
 			return true;
 		}
 
-		bool full = result == NVML_OK && count >= max && max < SAMPLE_READ_MAX;
-		if (result == NVML_OK && !full) {
+		bool full = rc == NVML_OK && count >= max && max < SAMPLE_READ_MAX;
+		if (rc == NVML_OK && !full) {
 			*out_count = count < max ? count : max;
 			return true;
 		}
 
-		if (!full && result != NVML_INSUFFICIENT_SIZE)
-			return sample_check(s, NVML_FN_samples, result);
+		if (!full && rc != NVML_INSUFFICIENT_SIZE)
+			return sample_check(s, NVML_FN_samples, rc);
 
 		want = count > max ? count : max * 2;
 		if (want > SAMPLE_READ_MAX)

@@ -81,12 +81,11 @@ static void read_one(struct sampling *s, struct sample_gpm *gpm)
 			return;
 	}
 
-	int32_t result =
-	    gpm->gi == SNAPSHOT_WHOLE_GPU
-		? NVML_CALL(s->caller, gpm_get, s->device, gpm->sample[next])
-		: NVML_CALL(s->caller, gpm_mig_get, s->device, gpm->gi, gpm->sample[next]);
+	int32_t rc = gpm->gi == SNAPSHOT_WHOLE_GPU
+			 ? NVML_CALL(s->caller, gpm_get, s->device, gpm->sample[next])
+			 : NVML_CALL(s->caller, gpm_mig_get, s->device, gpm->gi, gpm->sample[next]);
 	if (!sample_check(s, gpm->gi == SNAPSHOT_WHOLE_GPU ? NVML_FN_gpm_get : NVML_FN_gpm_mig_get,
-			  result)) {
+			  rc)) {
 		gpm->taken_ns = 0;
 		put_activity(s, gpm->gi, NULL);
 		return;

@@ -55,10 +55,10 @@ static void read_states(struct sampling *s, uint64_t *out_there, uint64_t *out_u
 {
 	for (uint32_t i = 0; i < GPU_LINK_MAX; i++) {
 		uint32_t active;
-		int32_t result = NVML_CALL(s->caller, link_state, s->device, i, &active);
-		if (result == NVML_INVALID_ARGUMENT || result == NVML_FUNCTION_NOT_FOUND)
+		int32_t rc = NVML_CALL(s->caller, link_state, s->device, i, &active);
+		if (rc == NVML_INVALID_ARGUMENT || rc == NVML_FUNCTION_NOT_FOUND)
 			break;
-		if (!sample_check(s, NVML_FN_link_state, result))
+		if (!sample_check(s, NVML_FN_link_state, rc))
 			continue;
 
 		*out_there |= UINT64_C(1) << i;

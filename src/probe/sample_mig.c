@@ -34,13 +34,13 @@ static bool read_memory(struct sampling *s, nvml_device mig, struct nvml_memory_
 		return true;
 
 	struct nvml_memory old = {.total = 0};
-	int32_t result = NVML_CALL(s->caller, memory, mig, &old);
+	int32_t rc = NVML_CALL(s->caller, memory, mig, &old);
 
 	out->total = old.total;
 	out->used = old.used;
 	out->free = old.free;
 
-	return sample_check(s, NVML_FN_memory, result);
+	return sample_check(s, NVML_FN_memory, rc);
 }
 
 void sample_mig(struct sampling *s)

@@ -171,14 +171,14 @@ static uint32_t read_entries(struct sampling *s, enum nvml_function function, ui
 		if (max > PROCESS_READ_MAX)
 			max = count = PROCESS_READ_MAX;
 
-		int32_t result = call_list(s, function, &count, room->bytes);
-		*out_result = result;
+		int32_t rc = call_list(s, function, &count, room->bytes);
+		*out_result = rc;
 
-		bool full = result == NVML_OK && count >= max;
-		if (result == NVML_OK && (!full || max == PROCESS_READ_MAX))
+		bool full = rc == NVML_OK && count >= max;
+		if (rc == NVML_OK && (!full || max == PROCESS_READ_MAX))
 			return count < max ? count : max;
-		if (!full && (result != NVML_INSUFFICIENT_SIZE || max == PROCESS_READ_MAX)) {
-			(void)sample_check(s, function, result);
+		if (!full && (rc != NVML_INSUFFICIENT_SIZE || max == PROCESS_READ_MAX)) {
+			(void)sample_check(s, function, rc);
 			return 0;
 		}
 
@@ -195,15 +195,15 @@ static int32_t read_list(struct sampling *s, enum nvml_function function, uint8_
 {
 	struct sample_room *room = &s->sampler->room;
 	uint32_t bytes = nvml_process_entry_bytes(variant, s->caller->nvml->driver_version);
-	int32_t result = NVML_MEMORY;
-	uint32_t count = read_entries(s, function, bytes, &result);
+	int32_t rc = NVML_MEMORY;
+	uint32_t count = read_entries(s, function, bytes, &rc);
 	if (count == 0 || !rows_want(room, room->row_count + count))
-		return result;
+		return rc;
 
 	for (uint32_t i = 0; i < count; i++)
 		take_process(room, (unsigned char *)room->bytes + (size_t)i * bytes, bytes, type);
 
-	return result;
+	return rc;
 }
 
 /* The three lists, by the newest names that answer. A library may export a name that its driver
@@ -224,14 +224,13 @@ static void read_lists(struct sampling *s)
 	enum { PLAIN = 2 }; /* nvml_process_entry_bytes() */
 
 	for (uint32_t i = 0; i < array_length(lists); i++) {
-		int32_t result = NVML_NOT_SUPPORTED;
+		int32_t rc = NVML_NOT_SUPPORTED;
 
 		if (s->memory->lists != SAMPLE_NO)
-			result =
-			    read_list(s, lists[i].newest, variant[lists[i].newest], lists[i].type);
+			rc = read_list(s, lists[i].newest, variant[lists[i].newest], lists[i].type);
 		if (i == 0 && s->memory->lists == SAMPLE_UNKNOWN &&
 		    variant[lists[0].newest] < PLAIN)
-			s->memory->lists = result == NVML_NOT_SUPPORTED ? SAMPLE_NO : SAMPLE_YES;
+			s->memory->lists = rc == NVML_NOT_SUPPORTED ? SAMPLE_NO : SAMPLE_YES;
 		if (s->memory->lists == SAMPLE_NO)
 			(void)read_list(s, lists[i].plain, PLAIN, lists[i].type);
 	}
@@ -250,10 +249,10 @@ static int32_t call_uses(struct sampling *s, bool newer, uint32_t *count, void *
 					 .count = *count,
 					 .seen_us = s->memory->uses_seen_us,
 					 .entry = entries};
-	int32_t result = NVML_CALL(s->caller, process_uses, s->device, &uses);
+	int32_t rc = NVML_CALL(s->caller, process_uses, s->device, &uses);
 
 	*count = uses.count;
-	return result;
+	return rc;
 }
 
 static int32_t read_uses(struct sampling *s, bool newer, uint32_t *out_count)
@@ -262,7 +261,7 @@ static int32_t read_uses(struct sampling *s, bool newer, uint32_t *out_count)
 	const uint32_t bytes =
 	    newer ? sizeof(struct nvml_process_use) : sizeof(struct nvml_process_sample);
 	uint32_t want = READ_FIRST;
-	int32_t result = NVML_MEMORY;
+	int32_t rc = NVML_MEMORY;
 
 	for (uint32_t i = 0; i < READ_TRIES; i++) {
 		if (!sample_room_want(room, want, bytes))
@@ -271,19 +270,19 @@ static int32_t read_uses(struct sampling *s, bool newer, uint32_t *out_count)
 		uint32_t max = room->size / bytes, count = max;
 		if (max > USE_READ_MAX)
 			max = count = USE_READ_MAX;
-		result = call_uses(s, newer, &count, room->bytes);
+		rc = call_uses(s, newer, &count, room->bytes);
 		*out_count = count < max ? count : max;
 
-		bool full = result == NVML_OK && count >= max;
-		if ((!full && result != NVML_INSUFFICIENT_SIZE) || max == USE_READ_MAX)
-			return result;
+		bool full = rc == NVML_OK && count >= max;
+		if ((!full && rc != NVML_INSUFFICIENT_SIZE) || max == USE_READ_MAX)
+			return rc;
 
 		want = count > max ? count + count / 8 : 2 * max;
 		if (want > USE_READ_MAX)
 			want = USE_READ_MAX;
 	}
 
-	return result;
+	return rc;
 }
 
 /* One sample, of either form. */
@@ -386,21 +385,20 @@ static void read_utilization(struct sampling *s, const struct snapshot_process *
 {
 	uint32_t count = 0;
 	bool newer = s->memory->uses != SAMPLE_NO;
-	int32_t result = NVML_FUNCTION_NOT_FOUND;
+	int32_t rc = NVML_FUNCTION_NOT_FOUND;
 
 	if (newer) {
-		result = read_uses(s, true, &count);
-		newer = result == NVML_NOT_FOUND || !nvml_return_is_absent(result);
+		rc = read_uses(s, true, &count);
+		newer = rc == NVML_NOT_FOUND || !nvml_return_is_absent(rc);
 		s->memory->uses = newer ? SAMPLE_YES : SAMPLE_NO;
 	}
 
 	if (!newer)
-		result = read_uses(s, false, &count);
+		rc = read_uses(s, false, &count);
 
-	if (result == NVML_NOT_FOUND)
+	if (rc == NVML_NOT_FOUND)
 		hold_uses(s, before, before_count);
-	else if (sample_check(s, newer ? NVML_FN_process_uses : NVML_FN_process_utilization,
-			      result))
+	else if (sample_check(s, newer ? NVML_FN_process_uses : NVML_FN_process_utilization, rc))
 		take_uses(s, newer, count);
 }
 

@@ -528,9 +528,9 @@ static int32_t event_next(struct nvml_caller *caller, nvml_event_set set, uint32
 {
 	*out = (struct nvml_event_data){.gi = SNAPSHOT_WHOLE_GPU, .ci = SNAPSHOT_WHOLE_GPU};
 	caller->allowance_ms = wait_ms;
-	int32_t result = NVML_CALL(caller, event_wait, set, out, wait_ms);
+	int32_t rc = NVML_CALL(caller, event_wait, set, out, wait_ms);
 	caller->allowance_ms = 0;
-	return result;
+	return rc;
 }
 
 /* From one set to the next without an event lost or told twice. */
@@ -585,11 +585,11 @@ static void *event_thread(void *argument)
 		}
 
 		struct nvml_event_data data;
-		int32_t result = event_next(&caller, set, EVENT_WAIT_MS, &data);
-		if (result == NVML_OK) {
+		int32_t rc = event_next(&caller, set, EVENT_WAIT_MS, &data);
+		if (rc == NVML_OK) {
 			report_nvml_event(server, &data);
 			told_add(&told, &data);
-		} else if (result != NVML_TIMEOUT) {
+		} else if (rc != NVML_TIMEOUT) {
 			nap(EVENT_BACKOFF_MS); /* a lost GPU: the sampler finds out which */
 		}
 	}

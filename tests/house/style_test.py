@@ -114,6 +114,19 @@ def test_what_is_no_step(tree):
     assert findings(tree) == [f"{SOURCE}:6: 16 lines without an empty one, at most 15 [steps]"]
 
 
+@pytest.mark.parametrize("line", ["int result = call();", "int wanted = 0, result;", "int32_t ret;", "\tlong retval = call(\n1);"])
+def test_what_a_call_returned_is_rc(tree, line):
+    name = next(name for name in ("result", "retval", "ret") if name in line)
+    tree.write(SOURCE, body(f"\t{line}\n\treturn 0;\n"))
+    assert findings(tree) == [f"{SOURCE}:6: what a call returned is rc, not {name} [rc]"]
+
+
+def test_what_may_be_called_a_result(tree):
+    tree.write(SOURCE, LICENCE + '#include "base/text.h"\n\nstruct text {\n\tint result;\n};\n\nint text_length(size_t length)\n{\n'
+               "\tstruct text result = {0};\n\tint rc = call(&result), results;\n\treturn result.result;\n}\n")
+    assert findings(tree) == []
+
+
 def test_names_are_unique(tree):
     tree.write("src/web/text.c", LICENCE + '#include "web/text.h"\n\nstatic int text_own(void)\n{\n}\n\n'
                "int text_length(size_t length)\n{\n}\n\nstruct text {\n\tint a;\n};\n")

@@ -182,16 +182,16 @@ void doors_status(const struct doors *doors, struct arena *arena, Sluice__V1__St
 
 int doors_cleanup(const struct uninstall_options *options, struct err *err)
 {
-	int result = 0;
+	int first = 0;
 
 	for (size_t i = DOOR_COUNT; i-- > 0;) {
 		struct err why = {0};
 		int rc = doors_table[i].cleanup ? doors_table[i].cleanup(options, &why) : 0;
-		if (rc < 0 && result == 0)
-			result = err_set(err, rc, "%s", why.text);
+		if (rc < 0 && first == 0)
+			first = err_set(err, rc, "%s", why.text);
 	}
 
-	return result;
+	return first;
 }
 
 /* --- what they tell -------------------------------------------------------------------------- */

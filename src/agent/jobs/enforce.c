@@ -323,7 +323,7 @@ static int node_restore(const struct enforce_wish *wish, const struct enforce_no
 static int enforce_open(const struct enforce_wish *wish, struct enforce_nodes *nodes,
 			struct enforce_report *out, struct err *err)
 {
-	int result = 0;
+	int first = 0;
 
 	for (size_t i = 0; i < nodes->count;) {
 		struct err why = {0};
@@ -336,8 +336,8 @@ static int enforce_open(const struct enforce_wish *wish, struct enforce_nodes *n
 		int rc = node_restore(wish, &nodes->items[i], &why);
 		if (rc < 0) {
 			out->failed++;
-			if (result == 0)
-				result = err_set(err, rc, "%s", why.text);
+			if (first == 0)
+				first = err_set(err, rc, "%s", why.text);
 			i++; /* tried again */
 			continue;
 		}
@@ -347,13 +347,13 @@ static int enforce_open(const struct enforce_wish *wish, struct enforce_nodes *n
 		nodes->is_changed = true;
 	}
 
-	return result;
+	return first;
 }
 
 static int enforce_close(const struct enforce_wish *wish, const struct enforce_nodes *nodes,
 			 struct enforce_report *out, struct err *err)
 {
-	int result = 0;
+	int first = 0;
 
 	for (size_t i = 0; i < nodes->count; i++) {
 		struct err why = {0};
@@ -363,11 +363,11 @@ static int enforce_close(const struct enforce_wish *wish, const struct enforce_n
 		out->changed += rc > 0;
 		out->failed += rc < 0;
 
-		if (rc < 0 && result == 0)
-			result = err_set(err, rc, "%s", why.text);
+		if (rc < 0 && first == 0)
+			first = err_set(err, rc, "%s", why.text);
 	}
 
-	return result;
+	return first;
 }
 
 int enforce_run(const struct enforce_wish *wish, struct enforce_report *out, struct err *err)

@@ -248,8 +248,8 @@ static void sheet_json_nccl_row(struct jsonw *json, const struct sheet *sheet,
 /* Takes back what was written of a row that had no room. */
 static int sheet_json_settle(struct jsonw *json, struct buf *buf, size_t length, bool followed)
 {
-	int result = json->rc;
-	if (result < 0) {
+	int rc = json->rc;
+	if (rc < 0) {
 		if (buf->data)
 			buf->data[length] = '\0';
 		buf->length = length;
@@ -257,7 +257,7 @@ static int sheet_json_settle(struct jsonw *json, struct buf *buf, size_t length,
 		json->follows = followed;
 	}
 
-	return result;
+	return rc;
 }
 
 int sheet_json_row(struct sheet_json *json, const struct sheet *sheet,
@@ -269,16 +269,16 @@ int sheet_json_row(struct sheet_json *json, const struct sheet *sheet,
 	sheet_json_run(&json->runs_json, sheet, row, json->index++, start_ns, end_ns);
 	sheet_json_nccl_row(&json->results_json, sheet, row);
 
-	int result = json->runs_json.rc < 0 ? json->runs_json.rc : json->results_json.rc;
-	if (result == 0)
+	int rc = json->runs_json.rc < 0 ? json->runs_json.rc : json->results_json.rc;
+	if (rc == 0)
 		return 0;
 
-	json->runs_json.rc = json->results_json.rc = result;
+	json->runs_json.rc = json->results_json.rc = rc;
 	(void)sheet_json_settle(&json->runs_json, &json->runs, runs, followed);
 	(void)sheet_json_settle(&json->results_json, &json->results, results, results_followed);
 	json->dropped++;
 
-	return result == -ENOSPC ? 0 : result;
+	return rc == -ENOSPC ? 0 : rc;
 }
 
 /* --- whole documents -------------------------------------------------------------------------- */

@@ -162,15 +162,15 @@ int runtime_glob(const struct runtime_machine *machine, const char *pattern, cha
 		return err_set(err, rc, "'%.64s': path is too long", pattern);
 
 	glob_t found = {0};
-	int result = glob(full, 0, NULL, &found);
-	if (result == GLOB_NOSPACE || found.gl_pathc > RUNTIME_FILES_MAX) {
+	rc = glob(full, 0, NULL, &found);
+	if (rc == GLOB_NOSPACE || found.gl_pathc > RUNTIME_FILES_MAX) {
 		globfree(&found);
-		return result == GLOB_NOSPACE ? err_set(err, -ENOMEM, "out of memory")
-					      : err_set(err, -E2BIG, "'%s': more than %d files",
-							pattern, RUNTIME_FILES_MAX);
+		return rc == GLOB_NOSPACE ? err_set(err, -ENOMEM, "out of memory")
+					  : err_set(err, -E2BIG, "'%s': more than %d files",
+						    pattern, RUNTIME_FILES_MAX);
 	}
 
-	size_t count = 0, wanted = result == 0 ? found.gl_pathc : 0;
+	size_t count = 0, wanted = rc == 0 ? found.gl_pathc : 0;
 	char **paths = calloc(wanted + 1, sizeof(*paths));
 	for (; paths && count < wanted; count++)
 		if (!(paths[count] = strdup(found.gl_pathv[count] + strlen(machine->root))))

@@ -468,10 +468,10 @@ static int compare_main(const struct cmd_call *call)
 		return cmd_usage(call, "'%s' are no minutes", call->argv[1]);
 
 	bool is_json = options->output == OPTION_OUTPUT_JSON;
-	int result = is_json ? 0
-			     : buf_printf(&text, "%-5s %-10s %-28s %10s %10s %9s  %s\n", "ROUND",
-					  "SUBMITTER", "SYSTEM", "MINUTES", "SLOWER BY", "SPREAD",
-					  "MEANING OF THE DIFFERENCE");
+	int rc = is_json ? 0
+			 : buf_printf(&text, "%-5s %-10s %-28s %10s %10s %9s  %s\n", "ROUND",
+				      "SUBMITTER", "SYSTEM", "MINUTES", "SLOWER BY", "SPREAD",
+				      "MEANING OF THE DIFFERENCE");
 
 	jsonw_init(&json, &text);
 	if (is_json)
@@ -479,7 +479,7 @@ static int compare_main(const struct cmd_call *call)
 
 	const struct published *row;
 
-	for (size_t i = 0; result == 0 && (row = published_at(i)); i++) {
+	for (size_t i = 0; rc == 0 && (row = published_at(i)); i++) {
 		if (!compare_is_meant(row, call->argv[0], options))
 			continue;
 
@@ -487,7 +487,7 @@ static int compare_main(const struct cmd_call *call)
 		if (is_json)
 			compare_json(row, minutes, &json);
 		else
-			result = compare_row(row, minutes, &text);
+			rc = compare_row(row, minutes, &text);
 	}
 
 	if (is_json)
@@ -501,14 +501,14 @@ static int compare_main(const struct cmd_call *call)
 		return cmd_fail(call, MLPERF_EXIT_NOTHING, &err);
 	}
 
-	if (!is_json && result == 0)
-		result = buf_add_text(
+	if (!is_json && rc == 0)
+		rc = buf_add_text(
 		    &text,
 		    "A time to train is speed and convergence at once: without the epochs of "
 		    "both sides it says nothing of speed alone.\n");
 
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* as above */
-	return result < 0 || json.rc < 0 ? CMD_EXIT_FAILED : CMD_EXIT_OK;
+	return rc < 0 || json.rc < 0 ? CMD_EXIT_FAILED : CMD_EXIT_OK;
 }
 
 static const struct cmd_exit_row compare_exits[] = {

@@ -424,14 +424,14 @@ static int show_config(const struct cmd_call *call, char file[FILE_PATH_MAX], st
 	const struct config_options *options = call->options;
 	struct config_overrides overrides = {0};
 	struct settings_words words;
-	int result = settings_overrides(&options->settings, &words, &overrides, err);
-	if (result < 0)
-		return result;
+	int rc = settings_overrides(&options->settings, &words, &overrides, err);
+	if (rc < 0)
+		return rc;
 
 	config_overrides_environment(&overrides);
 
 	/* As the service finds it, so that what is shown is what holds. */
-	int rc = agent_paths_config(call->argc > 0 ? call->argv[0] : NULL, file, err);
+	rc = agent_paths_config(call->argc > 0 ? call->argv[0] : NULL, file, err);
 	if (rc < 0)
 		return rc;
 	if (!file[0])

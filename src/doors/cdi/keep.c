@@ -491,23 +491,23 @@ static int keep_write_kind(struct keep_pass *pass, uint32_t index)
 static int keep_write_all(struct keep_pass *pass)
 {
 	struct err first = {0};
-	int result = 0;
+	int first_rc = 0;
 
 	for (uint32_t i = 0; i < pass->wish->kind_count; i++) {
 		if (pass->out->kinds[i].state != KEEP_WRITTEN)
 			continue;
 
 		int rc = keep_write_kind(pass, i);
-		if (rc < 0 && result == 0) {
-			result = rc;
+		if (rc < 0 && first_rc == 0) {
+			first_rc = rc;
 			first = *pass->err;
 		}
 	}
 
-	if (result < 0)
+	if (first_rc < 0)
 		*pass->err = first;
 
-	return result;
+	return first_rc;
 }
 
 /* What stands there while nothing can be said of it. */

@@ -276,7 +276,7 @@ static void kubelet_end_from(struct kubelet *kubelet, size_t first)
 /* There is no driver to ask: what was handed out stays, and nothing more is. */
 static int kubelet_blame_all(struct kubelet *kubelet, const char *reason, struct err *err)
 {
-	int result = 0;
+	int first = 0;
 
 	for (size_t i = 0; i < kubelet->count; i++) {
 		struct life *life = kubelet->lives[i];
@@ -285,16 +285,16 @@ static int kubelet_blame_all(struct kubelet *kubelet, const char *reason, struct
 		if (life_is_ending(life) || resource_healthy(life_resource(life)) == 0)
 			continue;
 
-		int rc = resource_copy(life_resource(life), &resource, result == 0 ? err : NULL);
+		int rc = resource_copy(life_resource(life), &resource, first == 0 ? err : NULL);
 		if (rc == 0) {
 			resource_blame(resource, reason);
 			life_update(life, resource, kubelet->allocator);
-		} else if (result == 0) {
-			result = rc;
+		} else if (first == 0) {
+			first = rc;
 		}
 	}
 
-	return result;
+	return first;
 }
 
 /* A container that is told CDI names alone would begin without the channel. */
@@ -314,7 +314,7 @@ static int kubelet_take_all(struct kubelet *kubelet, const struct kubelet_machin
 {
 	const struct policy *policy = machine->policy;
 	size_t to = 0, wanted = 0;
-	int result = 0;
+	int first = 0;
 
 	for (uint32_t i = 0; i < policy->resource_count; i++) {
 		const struct policy_resource *of = &policy->resources[i];
@@ -337,37 +337,37 @@ static int kubelet_take_all(struct kubelet *kubelet, const struct kubelet_machin
 			rc = kubelet_take(kubelet, resource, to, is_other_allocator, &why);
 		if (rc == 0)
 			to++;
-		else if (result == 0)
-			result = err_set(err, rc, "%s", why.text);
+		else if (first == 0)
+			first = err_set(err, rc, "%s", why.text);
 	}
 
 	/* One that could not be made anew stays as it was. */
 	if (to == wanted)
 		kubelet_end_from(kubelet, to);
 
-	return result;
+	return first;
 }
 
 int kubelet_set_resources(struct kubelet *kubelet, struct kubelet_resource *const *resources,
 			  size_t count, struct err *err)
 {
 	size_t to = 0;
-	int result = 0;
+	int first = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		struct err why = {0};
 		int rc = kubelet_take(kubelet, resources[i], to, false, &why);
 		if (rc == 0)
 			to++;
-		else if (result == 0)
-			result = err_set(err, rc, "%s", why.text);
+		else if (first == 0)
+			first = err_set(err, rc, "%s", why.text);
 	}
 
 	/* One that could not be made anew stays as it was. */
 	if (to == count)
 		kubelet_end_from(kubelet, to);
 
-	return result;
+	return first;
 }
 
 static void kubelet_warn(struct kubelet *kubelet, const struct surroundings *surroundings)

@@ -417,9 +417,9 @@ static int main_parse(int argc, char **argv, struct main_options *options)
 	    {"minute-ms", required_argument, NULL, MINUTE},
 	    {NULL, 0, NULL, 0},
 	};
-	int choice, index = 0, result = 0;
+	int choice, index = 0, rc = 0;
 
-	while (result == 0 && (choice = getopt_long(argc, argv, "", table, &index)) != -1) {
+	while (rc == 0 && (choice = getopt_long(argc, argv, "", table, &index)) != -1) {
 		if (choice != '?' && !longopt_is_whole(argv, table[index].name))
 			return main_usage("options are written whole: --", table[index].name);
 
@@ -441,24 +441,24 @@ static int main_parse(int argc, char **argv, struct main_options *options)
 			options->label = "";
 			break;
 		case WATCH:
-			result = parse_u64(optarg, 1, 3600, &options->watch_s);
+			rc = parse_u64(optarg, 1, 3600, &options->watch_s);
 			break;
 		case SLACK:
-			result = parse_u64(optarg, 1, 3600, &options->slack_s);
+			rc = parse_u64(optarg, 1, 3600, &options->slack_s);
 			break;
 		case FIRST:
-			result = parse_u64(optarg, 1, 60000, &options->first_ms);
+			rc = parse_u64(optarg, 1, 60000, &options->first_ms);
 			break;
 		case MINUTE:
-			result = parse_u64(optarg, 1, 60000, &options->minute_ms);
+			rc = parse_u64(optarg, 1, 60000, &options->minute_ms);
 			break;
 		default:
 			return main_usage("this is not understood", "");
 		}
 	}
 
-	if (result < 0 || optind < argc)
-		return main_usage("this is not understood: ", result < 0 ? optarg : argv[optind]);
+	if (rc < 0 || optind < argc)
+		return main_usage("this is not understood: ", rc < 0 ? optarg : argv[optind]);
 	if (!options->node || !options->label)
 		return main_usage("--node and --label are needed", "");
 	if (!watch_name_is_valid(options->node))

@@ -273,7 +273,7 @@ static long main_execute(const char *const *argv)
 	if (has_slash)
 		return kernel_call(__NR_execve, (long)argv[0], (long)argv, (long)main_variables, 0);
 
-	long result = -ENOENT;
+	long failure = -ENOENT;
 
 	for (at = at ? at : "/usr/bin:/bin"; *at;) {
 		size_t part = 0;
@@ -288,13 +288,13 @@ static long main_execute(const char *const *argv)
 			long rc = kernel_call(__NR_execve, (long)path, (long)argv,
 					      (long)main_variables, 0);
 			if (rc != -ENOENT && rc != -ENOTDIR)
-				result = rc;
+				failure = rc;
 		}
 
 		at += part + (at[part] == ':');
 	}
 
-	return result;
+	return failure;
 }
 
 static int main_enter(const char *const *argv, const char *const *environment)

@@ -49,8 +49,8 @@ struct landlock_walk {
 
 int landlock_version(void)
 {
-	long result = syscall(LANDLOCK_CREATE, NULL, 0, LANDLOCK_VERSION_FLAG);
-	return result < 0 ? -errno : (int)result;
+	long rc = syscall(LANDLOCK_CREATE, NULL, 0, LANDLOCK_VERSION_FLAG);
+	return rc < 0 ? -errno : (int)rc;
 }
 
 static bool landlock_is_denied(const struct landlock_plan *plan, const struct stat *status)
@@ -83,8 +83,8 @@ static int landlock_allow(const struct landlock_walk *walk, int directory_fd, co
 		return -errno;
 	struct landlock_beneath beneath = {
 	    .allowed = is_directory ? walk->directories : walk->files, .parent_fd = fd};
-	long result = syscall(LANDLOCK_ADD, walk->ruleset_fd, LANDLOCK_BENEATH, &beneath, 0);
-	return result < 0 ? -errno : 0;
+	long rc = syscall(LANDLOCK_ADD, walk->ruleset_fd, LANDLOCK_BENEATH, &beneath, 0);
+	return rc < 0 ? -errno : 0;
 }
 
 /* Whether something directly in it is denied. */

@@ -318,10 +318,10 @@ sqlite3_stmt *store_statement(struct store *store, enum store_sql which)
 
 int store_run(struct store *store, sqlite3_stmt *statement, const char *doing, struct err *err)
 {
-	int rc = sqlite3_step(statement);
-	int result = rc == SQLITE_DONE ? 0 : store_fail(store, doing, err);
+	int step = sqlite3_step(statement);
+	int rc = step == SQLITE_DONE ? 0 : store_fail(store, doing, err);
 	store_reset(statement);
-	return result;
+	return rc;
 }
 
 static int store_bind_text(sqlite3_stmt *statement, int index, const char *text)
