@@ -236,6 +236,14 @@ static void native_gpu_line(struct metrics_page *page, uint32_t metric, uint32_t
 		if (gpu->sampled_ns[SNAPSHOT_FAST] > 0) /* else nobody has looked */
 			metrics_out_line(m, labels, NULL, native_outside(page->view, place), 0);
 		break;
+	case METRIC_GPU_DRAINED:
+		if (page->view->node.has_queue)
+			metrics_out_line(m, labels, NULL, more->drained, 0);
+		break;
+	case METRIC_GPU_RESERVED:
+		if (page->view->node.has_queue)
+			metrics_out_line(m, labels, NULL, more->reserved, 0);
+		break;
 	case METRIC_GPU_BUSY:
 		if (more->busy_ns != SNAPSHOT_U64_ABSENT && !metrics_gpu_has_mig(gpu))
 			metrics_out_line_u64(m, labels, NULL, more->busy_ns, -9);

@@ -337,8 +337,15 @@ static void cell_holders(struct page_sheet *sheet, const struct view *view, uint
 	if (seen > PAGE_NAMES_MAX)
 		put_format(sheet, " and %u more", seen - PAGE_NAMES_MAX);
 
+	const struct view_gpu *about = &view->gpu[gpu];
+
 	if (put_outside(sheet, view, gpu, seen > 0 ? ", " : "") == 0 && seen == 0)
-		put(sheet, "free");
+		put(sheet, about->drained || about->reserved ? "nobody" : "free");
+
+	if (about->claim[0]) {
+		put(sheet, "<br>");
+		put_text(sheet, about->claim);
+	}
 
 	put(sheet, "</td>");
 }

@@ -125,6 +125,26 @@ static void gpu_put_door(struct jsonw *json, const char *name, const struct view
 	jsonw_word(json, name, view->gpu[gpu].door);
 }
 
+static void gpu_put_claim(struct jsonw *json, const char *name, const struct view *view,
+			  uint32_t gpu)
+{
+	jsonw_word(json, name, view->gpu[gpu].claim);
+}
+
+static void gpu_put_drained(struct jsonw *json, const char *name, const struct view *view,
+			    uint32_t gpu)
+{
+	if (view->gpu[gpu].drained)
+		jsonw_bool(json, name, true);
+}
+
+static void gpu_put_reserved(struct jsonw *json, const char *name, const struct view *view,
+			     uint32_t gpu)
+{
+	if (view->gpu[gpu].reserved)
+		jsonw_bool(json, name, true);
+}
+
 static void gpu_put_numa(struct jsonw *json, const char *name, const struct view *view,
 			 uint32_t gpu)
 {
@@ -262,23 +282,16 @@ static void gpu_put_outside(struct jsonw *json, const char *name, const struct v
 }
 
 const struct state_gpu_member state_gpu_members[] = {
-    {"index", gpu_put_index},
-    {"name", gpu_put_name},
-    {"bus", gpu_put_bus},
-    {"minor", gpu_put_minor},
-    {"serial", gpu_put_serial},
-    {"architecture", gpu_put_architecture},
-    {"mode", gpu_put_mode},
-    {"door", gpu_put_door},
-    {"numa", gpu_put_numa},
-    {"state", gpu_put_state},
-    {"state_reason", gpu_put_state_reason},
-    {"health", gpu_put_health},
-    {"reasons", gpu_put_reasons},
-    {"throttle", gpu_put_throttle},
-    {"strangers", gpu_put_strangers},
-    {"outside", gpu_put_outside},
-    {"mig", gpu_put_mig},
+    {"index", gpu_put_index},	    {"name", gpu_put_name},
+    {"bus", gpu_put_bus},	    {"minor", gpu_put_minor},
+    {"serial", gpu_put_serial},	    {"architecture", gpu_put_architecture},
+    {"mode", gpu_put_mode},	    {"door", gpu_put_door},
+    {"drained", gpu_put_drained},   {"reserved", gpu_put_reserved},
+    {"claim", gpu_put_claim},	    {"numa", gpu_put_numa},
+    {"state", gpu_put_state},	    {"state_reason", gpu_put_state_reason},
+    {"health", gpu_put_health},	    {"reasons", gpu_put_reasons},
+    {"throttle", gpu_put_throttle}, {"strangers", gpu_put_strangers},
+    {"outside", gpu_put_outside},   {"mig", gpu_put_mig},
 };
 const uint32_t state_gpu_member_count = array_length(state_gpu_members);
 

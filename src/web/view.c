@@ -72,8 +72,8 @@ static bool view_gpu_is_valid(const struct view_gpu *gpu)
 {
 	if (!TEXT_IS_ENDED(gpu->serial) || !TEXT_IS_ENDED(gpu->vbios) ||
 	    !TEXT_IS_ENDED(gpu->architecture) || !TEXT_IS_ENDED(gpu->mode) ||
-	    !TEXT_IS_ENDED(gpu->door) || gpu->health > VIEW_UNHEALTHY ||
-	    gpu->reason_count > VIEW_REASON_MAX)
+	    !TEXT_IS_ENDED(gpu->door) || !TEXT_IS_ENDED(gpu->claim) ||
+	    gpu->health > VIEW_UNHEALTHY || gpu->reason_count > VIEW_REASON_MAX)
 		return false;
 
 	for (uint32_t i = 0; i < gpu->reason_count; i++) {

@@ -105,8 +105,10 @@ struct view_gpu {
 	char architecture[SNAPSHOT_SHORT_MAX];
 	char mode[SNAPSHOT_SHORT_MAX]; /* "exclusive", "timeslice", "mps", "mig" */
 	char door[SNAPSHOT_SHORT_MAX]; /* "kubelet", "queue", "" */
-	int32_t numa_node;	       /* -1: none */
-	uint32_t health;	       /* enum view_health */
+	bool drained, reserved;	       /* now, for jobs of the queue */
+	char claim[VIEW_TEXT_MAX]; /* "drained: the fan", "reserved (talk) for alice, ..."; "" */
+	int32_t numa_node;	   /* -1: none */
+	uint32_t health;	   /* enum view_health */
 	uint32_t reason_count;
 	struct view_reason reason[VIEW_REASON_MAX];
 	bool energy_estimated; /* the driver does not count it; power was integrated */

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUs and users that are drained, and GPUs that are reserved for somebody in a window of time."""
 
+import json
 import os
 import time
+import urllib.request
 
 import pytest
 
@@ -16,10 +18,10 @@ def number(machine, *arguments, user=None):
     return int(machine.run("sluice", "run", "-d", *arguments, **how).ok().out)
 
 
-def restarted(machine, agent):
+def restarted(machine, agent, *options):
     agent.kill()
     agent.wait()
-    return machine.agent()
+    return machine.agent(*options)
 
 
 def reason(machine, job):
@@ -31,9 +33,30 @@ def claims(machine):
     return machine.run("sluice", "jobs", "reservations", "--output", "json").ok().json["reservations"]
 
 
+def on_screens(machine, what, begins):
+    """GPU 1 says so wherever GPUs are seen, and GPU 0 does not."""
+    for command in (["top", "--once"], ["health"]):
+        text = machine.run("sluice", *command).ok().out
+        assert text.count(begins) == 1, text
+        gpus = machine.run("sluice", *command, "--output", "json").ok().json["gpus"]
+        assert [gpu[what] for gpu in gpus] == [False, True]
+        assert gpus[0]["claim"] is None and gpus[1]["claim"].startswith(begins)
+    address = machine.run("sluice", "agent", "status", "--output", "json").ok().json["web"]["address"]
+
+    def get(path):
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+            return answer.read().decode()
+
+    gpus = wait_until(lambda: [gpus for gpus in [json.loads(get("/api/v1/state"))["gpus"]] if gpus[1].get(what)], what="the page")[0]
+    assert gpus[1]["claim"].startswith(begins) and "claim" not in gpus[0]
+    assert begins in get("/")
+    values = [line.split()[-1] for line in get("/metrics?set=native").splitlines() if line.startswith(f"sluice_gpu_{what}{{")]
+    assert values == ["0", "1"]
+
+
 def test_one_gpu_is_drained(machine):
     machine.start("dgx-a100", "--gpus", "2")
-    agent = machine.agent()
+    agent = machine.agent("--web-address", "127.0.0.1:0")
     runs = number(machine, "--gpu-ids", "1", "--", "sleep", "1000")
     machine.job_in(runs, "Running")
     machine.run("sluice", "jobs", "drain", "--gpu", "1", "--reason", "the fan is replaced").ok()
@@ -46,12 +69,14 @@ def test_one_gpu_is_drained(machine):
     machine.job_in(number(machine, "--gpus", "1", "--", "true"), "Succeeded")  # on the other, past the wide one
     for job in (wide, named):
         wait_until(lambda: reason(machine, job) == "Draining(GPU 1: the fan is replaced)")
-    agent = restarted(machine, agent)
+    agent = restarted(machine, agent, "--web-address", "127.0.0.1:0")
     wait_until(lambda: reason(machine, wide) == "Draining(GPU 1: the fan is replaced)")
     assert "drained: GPU 1: the fan is replaced" in machine.run("sluice", "agent", "status").ok().out
     assert claims(machine)[0]["reason"] == "the fan is replaced"
     assert "\ndrained: GPU 1: the fan is replaced\n" in machine.run("sluice", "devices").ok().out
     assert machine.run("sluice", "devices", "--output", "json").ok().json["reservations"] == claims(machine)
+
+    on_screens(machine, "drained", "drained: the fan is replaced")
 
     reply = machine.run("sluice", "jobs", "resume", "--gpu", "0")
     assert reply.rc == 64 and "GPU 0 is not drained" in reply.err
@@ -85,12 +110,13 @@ def test_one_user_is_drained(machine):
 @pytest.mark.skipif(os.geteuid() != 0, reason="jobs of several users need root")
 def test_gpus_are_reserved(machine):
     machine.start("dgx-a100", "--gpus", "2")
-    agent = machine.agent()
+    agent = machine.agent("--web-address", "127.0.0.1:0")
     reply = machine.run("sluice", "jobs", "reserve", "--gpus", "1", "--user", ALICE, "--time", "1h", user=ALICE, group=ALICE,
                         extra_groups=[], cwd="/")
     assert reply.rc == 77, reply.err
     said = machine.run("sluice", "jobs", "reserve", "--gpus", "1", "--user", ALICE, "--time", "1h", "--name", "talk").ok().out
     assert said.startswith(f"talk for {ALICE}, until ") and "GPU 1" in said, said
+    on_screens(machine, "reserved", f"reserved (talk) for {ALICE}, 20")
 
     wide = number(machine, "--gpus", "2", "--", "true", user=BOB)
     wait_until(lambda: reason(machine, wide).startswith(f"Reserved(talk for {ALICE}, until "))

@@ -229,7 +229,7 @@ def test_prometheus_has_what_the_machine_is(machine, servers):
 
     # Nothing is served of a GPU that is not compared here, or known to be told by nobody else.
     elsewhere = re.compile(
-        r"sluice_gpu_(info|health|health_reason|outside_processes|busy_seconds_total|bar1_(used|total)_bytes|temperature_margin_celsius|"
+        r"sluice_gpu_(info|health|health_reason|drained|reserved|outside_processes|busy_seconds_total|bar1_(used|total)_bytes|temperature_margin_celsius|"
         r"energy_estimated|clocks_event_active|throttle_seconds_total|pcie_bytes_total|pcie_errors_total|"
         r"pcie_replay_limit_per_minute|nvlink_bytes_total|nvlink_errors_total|retired_pages|retired_pages_pending|"
         r"row_remap_banks|xid_errors_total|xid_last_timestamp_seconds|temperature_celsius|clock_hertz|clock_max_hertz|"

@@ -123,6 +123,18 @@ const plainJudged = seen(async (page) => {
   await noSidewaysScroll(page, "phone without JavaScript");
 }, { context: { javaScriptEnabled: false } });
 
+/* GPU 7 is taken by nobody: it is not free then. */
+const drained = seen(async (page) => {
+  await ready(page);
+  await until(page, () => document.querySelector(".card:nth-child(8) .holders").innerText === "free");
+  await machine.tell("sluice", "jobs", "drain", "--gpu", "7", "--reason", "the <b>fan</b> is replaced");
+  await until(page, () => document.querySelector(".card:nth-child(8) .holders").innerText === "drained: the <b>fan</b> is replaced");
+  await judge(page, "a drained GPU");
+  if (PICTURES) await page.screenshot({ path: path.join(PICTURES, "drained.png"), fullPage: true });
+  await machine.tell("sluice", "jobs", "resume", "--gpu", "7");
+  await until(page, () => document.querySelector(".card:nth-child(8) .holders").innerText === "free");
+}, { expected: /401/ });
+
 const xid = seen(async (page) => {
   await ready(page);
   await machine.tell("sim", "inject", "xid", "79", "--gpu", "3");
@@ -196,6 +208,7 @@ async function main() {
     ["the service: without JavaScript", plain],
     ["the service: without JavaScript on a phone", plainJudged],
     ["the service: a token, and names of jobs with it; pictures", askToken],
+    ["the service: a drained GPU", drained],
     ["the service: an XID", xid],
     ["the service: ended and started again", restarted],
   ];

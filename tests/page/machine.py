@@ -8,6 +8,7 @@
     ["load", 3, "--util", "0.8"]     a process on GPU 3
     ["submit", 2, "--mem 9GiB", "epochs", "--name", "a"]    a job on two GPUs that puts load on them
     ["sim", "inject", ...]           as `sluice sim`
+    ["sluice", "jobs", ...]          a command
     ["show"]                         what `sluice sim show` says
 
 Everything is gone when standard input ends.
@@ -81,6 +82,9 @@ class Orders:
 
     def sim(self, *arguments):
         return self.machine.sim(*arguments).out
+
+    def sluice(self, *arguments):
+        return self.machine.run("sluice", *arguments).ok().out
 
     def show(self):
         return self.machine.show()

@@ -5,13 +5,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/node.h"
 #include "agent/service/service_internal.h"
 #include "agent/users.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "hardware/snapshot.h"
 
 #define SERVICE_CLAIM_LEAD_NS (24 * 3600 * CLOCK_NS_PER_S)
+
+unsigned service_claims_how(const struct service *service, const char *uuid, bool with_parts,
+			    struct arena *arena, char **out_text)
+{
+	const struct claims *claims =
+	    service->options.queue ? queue_claims(service->options.queue) : NULL;
+	const struct snapshot_gpu *gpu = NULL;
+	char text[CLAIM_TEXT_MAX];
+	uint64_t parts = 0;
+
+	if (!claims || claims->count == 0)
+		return 0;
+
+	if (with_parts)
+		gpu = snapshot_find(node_snapshot(service->options.node), uuid);
+	for (uint32_t i = 0; gpu && i < gpu->mig_count; i++)
+		parts |= claims_of_gpu(claims, gpu->mig[i].uuid);
+
+	unsigned how =
+	    claims_how(claims, claims_of_gpu(claims, uuid), parts, clock_unix_ns(), text);
+	*out_text = answer_text(arena, text);
+	return how;
+}
 
 static void service_claimed(int rc, const struct claim *claim, const struct err *err, void *context)
 {

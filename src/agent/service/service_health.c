@@ -19,6 +19,7 @@
 #include "base/loop.h"
 #include "base/storage.h"
 #include "doors/kubelet/injection.h"
+#include "doors/queue/claim/claims.h"
 #include "hardware/gpu.h"
 #include "hardware/health_marks.h"
 #include "hardware/pci.h"
@@ -48,7 +49,11 @@ static int service_health_gpus(const struct service *service, struct arena *aren
 		if (rc < 0)
 			return rc;
 
-		out->n_gpus++;
+		Sluice__V1__GpuHealth *gpu = out->gpus[out->n_gpus++];
+		unsigned how = service_claims_how(service, gpu->uuid, true, arena, &gpu->claim);
+
+		gpu->drained = how & CLAIMS_DRAINED;
+		gpu->reserved = how & CLAIMS_RESERVED;
 	}
 
 	return 0;

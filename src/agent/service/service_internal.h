@@ -165,6 +165,13 @@ void service_health(struct wire_call *call, const ProtobufCMessage *message, voi
 void service_clear_health(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_release(struct wire_call *call, const ProtobufCMessage *message, void *context);
 
+/*
+ * How a GPU or a MIG device is claimed: the bits of enum claims_how, and in `*out_text` what to say
+ * of it (left as it is without any claim); `with_parts`: also of a GPU's MIG devices.
+ */
+unsigned service_claims_how(const struct service *service, const char *uuid, bool with_parts,
+			    struct arena *arena, char **out_text);
+
 /* What the changes mean for requests of a kind. */
 void service_watch_job_update(struct service_request *request);
 void service_watch_machine_update(struct service_request *request);

@@ -280,6 +280,23 @@ static int service_machine_health(const struct service *service, struct arena *a
 	return 0;
 }
 
+/* A MIG device stands behind its GPU, and is claimed with it. */
+static void service_machine_claims(const struct service *service, struct arena *arena,
+				   Sluice__V1__Machine *out)
+{
+	unsigned whole = 0;
+
+	for (size_t i = 0; i < out->n_gpus; i++) {
+		Sluice__V1__Gpu *gpu = out->gpus[i];
+		unsigned how = service_claims_how(service, gpu->uuid, false, arena, &gpu->claim);
+
+		if (!gpu->is_mig)
+			whole = how;
+		gpu->drained = (how | whole) & CLAIMS_DRAINED;
+		gpu->reserved = (how | whole) & CLAIMS_RESERVED;
+	}
+}
+
 static int service_machine_job(struct service *service, const struct message_view *view,
 			       const struct job *job, const struct queue_attempt *attempt,
 			       struct arena *arena, Sluice__V1__Machine *out, struct err *err)
@@ -356,6 +373,8 @@ static int service_machine_message(struct service *service, const struct message
 		rc = message_from_gpus(snapshot, inventory, queue_machine(service->options.queue),
 				       arena, &out->gpus, &out->n_gpus, err);
 
+	if (rc == 0)
+		service_machine_claims(service, arena, out);
 	if (rc == 0 && service->options.vitals)
 		rc = service_machine_health(service, arena, out, err);
 	if (rc == 0 && snapshot)

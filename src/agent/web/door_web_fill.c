@@ -15,9 +15,11 @@
 #include "agent/users.h"
 #include "agent/vitals.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "doors/kubelet/injection.h"
 #include "doors/kubelet/kubelet.h"
 #include "doors/kubelet/podresources.h"
+#include "doors/queue/claim/claims.h"
 #include "doors/queue/queue.h"
 #include "doors/queue/schedule/schedule.h"
 #include "hardware/gpu.h"
@@ -207,6 +209,27 @@ static void fill_snapshot(const struct node *node, struct view *view)
 	out->size = sizeof(*out);
 }
 
+/* What the administrator has said of it, or of a MIG device of it. */
+static void gpu_claim(const struct queue *queue, const struct snapshot_gpu *gpu,
+		      struct view_gpu *out)
+{
+	const struct claims *claims = queue ? queue_claims(queue) : NULL;
+	char text[CLAIM_TEXT_MAX];
+	uint64_t parts = 0;
+
+	if (!claims || claims->count == 0)
+		return;
+
+	for (uint32_t i = 0; i < gpu->mig_count; i++)
+		parts |= claims_of_gpu(claims, gpu->mig[i].uuid);
+
+	unsigned how =
+	    claims_how(claims, claims_of_gpu(claims, gpu->uuid), parts, clock_unix_ns(), text);
+	out->drained = how & CLAIMS_DRAINED;
+	out->reserved = how & CLAIMS_RESERVED;
+	FILL_TEXT(out->claim, text);
+}
+
 void web_fill_gpus(const struct web_source *source, struct view *view)
 {
 	const struct inventory *inventory = node_inventory(source->node);
@@ -224,6 +247,7 @@ void web_fill_gpus(const struct web_source *source, struct view *view)
 		if (places[i] < GPU_MAX)
 			gpu_identity(&inventory->gpus[places[i]], out);
 		gpu_counters(source->counters, gpu, out);
+		gpu_claim(source->queue, gpu, out);
 	}
 
 	gpu_sharing(inventory ? node_policy(source->node) : NULL, places, view->snapshot.gpu_count,

@@ -188,6 +188,34 @@ static void print_remarks(const Sluice__V1__HealthReply *reply)
 	}
 }
 
+static void print_gpu(struct table *table, const Sluice__V1__GpuHealth *gpu)
+{
+	bool is_claimed = *gpu->claim != '\0';
+	size_t lines = gpu->n_reasons + is_claimed;
+
+	if (gpu->index == GPU_U32_UNKNOWN)
+		table_add(table, "?");
+	else
+		table_addf(table, "%u", gpu->index);
+
+	table_add(table, gpu->bus);
+	table_add(table, gpu->name);
+	table_addf(table, "%s%s", gpu->state, gpu->gone ? ", gone" : "");
+
+	for (size_t r = 0; r == 0 || r < lines; r++) {
+		for (uint32_t blank = 0; r > 0 && blank < 4; blank++)
+			table_add(table, " ");
+
+		bool any = r < gpu->n_reasons;
+		table_add(table, any ? gpu->reasons[r]->text : is_claimed ? gpu->claim : NULL);
+		if (!any && gpu->drained && gpu->index != GPU_U32_UNKNOWN)
+			table_addf(table, "'sluice jobs resume --gpu %u' ends the drain",
+				   gpu->index);
+		else
+			table_add(table, any ? gpu->reasons[r]->advice : NULL);
+	}
+}
+
 static int print_table(const struct health_seen *seen, struct err *err)
 {
 	static const struct table_column columns[] = {
@@ -204,25 +232,8 @@ static int print_table(const struct health_seen *seen, struct err *err)
 	if (!table)
 		return err_set(err, -ENOMEM, "printing the health: no memory");
 
-	for (size_t i = 0; i < seen->reply->n_gpus; i++) {
-		const Sluice__V1__GpuHealth *gpu = seen->reply->gpus[i];
-		if (gpu->index == GPU_U32_UNKNOWN)
-			table_add(table, "?");
-		else
-			table_addf(table, "%u", gpu->index);
-
-		table_add(table, gpu->bus);
-		table_add(table, gpu->name);
-		table_addf(table, "%s%s", gpu->state, gpu->gone ? ", gone" : "");
-
-		for (size_t r = 0; r == 0 || r < gpu->n_reasons; r++) {
-			for (uint32_t blank = 0; r > 0 && blank < 4; blank++)
-				table_add(table, " ");
-			bool any = r < gpu->n_reasons;
-			table_add(table, any ? gpu->reasons[r]->text : NULL);
-			table_add(table, any ? gpu->reasons[r]->advice : NULL);
-		}
-	}
+	for (size_t i = 0; i < seen->reply->n_gpus; i++)
+		print_gpu(table, seen->reply->gpus[i]);
 
 	int rc = table_print(table, stdout, 0, err);
 	print_remarks(seen->reply);
@@ -296,11 +307,13 @@ static int print_json(const struct health_seen *seen, struct err *err)
 		const Sluice__V1__GpuHealth *gpu = seen->reply->gpus[i];
 		(void)json_array_append_new(
 		    gpus,
-		    json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o}", "index",
+		    json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:o, s:o, s:o}", "index",
 			      machine_json_u32(gpu->index), "uuid", table_json_text(gpu->uuid),
 			      "bus", table_json_text(gpu->bus), "name", table_json_text(gpu->name),
 			      "health", table_json_text(gpu->state), "gone", (int)gpu->gone,
-			      "reasons", json_reasons(gpu), "xids", json_xids(gpu)));
+			      "drained", (int)gpu->drained, "reserved", (int)gpu->reserved, "claim",
+			      *gpu->claim ? table_json_text(gpu->claim) : json_null(), "reasons",
+			      json_reasons(gpu), "xids", json_xids(gpu)));
 	}
 
 	(void)json_object_set_new(root, "gpus", gpus);
@@ -586,7 +599,8 @@ const struct command cmd_health = {
 	"was before. An error that needs a reset makes a GPU unhealthy until one was seen and "
 	"three good samples followed; one that needs a restart, until the machine was started "
 	"again; one that needs a person, until 'sluice health clear'. An XID of one MIG instance "
-	"concerns that instance alone. An XID of a job's own making leaves a GPU healthy.\n\n"
+	"concerns that instance alone. An XID of a job's own making leaves a GPU healthy. A GPU "
+	"that an administrator has drained or reserved says so, and is as healthy as it is.\n\n"
 	"Without an agent, or with --once, the driver and the kernel log since boot are looked at "
 	"now. Reading the log may need root; without it the report says so. Looking once, a reset "
 	"can only be told for memory errors, so after one '--since' leaves the old errors out.",

@@ -224,6 +224,15 @@ static void gpus_health(struct top_page *page, const Sluice__V1__Gpu *gpu)
 	top_page_end(page);
 }
 
+/* What an administrator has said of it. */
+static void gpus_claim(struct top_page *page, const Sluice__V1__Gpu *gpu)
+{
+	if (gpu->claim[0] == '\0')
+		return;
+	top_page_addf(page, TOP_YELLOW, "  %s", gpu->claim);
+	top_page_end(page);
+}
+
 static const Sluice__V1__Job *gpus_job(const Sluice__V1__Machine *machine, uint64_t id)
 {
 	for (size_t i = 0; id != 0 && i < machine->n_jobs; i++)
@@ -340,6 +349,7 @@ void top_gpus(struct top_page *page, const struct top_scene *scene)
 	for (size_t i = 0; i < machine->n_gpus; i++) {
 		gpus_line(page, machine->gpus[i], width);
 		gpus_health(page, machine->gpus[i]);
+		gpus_claim(page, machine->gpus[i]);
 		gpus_uses(page, scene, machine->gpus[i]);
 	}
 }

@@ -253,24 +253,25 @@ static json_t *machine_json_gpu(const Sluice__V1__Machine *machine, const Sluice
 			return NULL;
 		}
 
-	return json_pack("{s:o, s:o, s:I, s:b, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:I, "
-			 "s:I, s:o, s:o, s:o, "
-			 "s:o, s:o}",
-			 "uuid", table_json_text(gpu->uuid), "label", table_json_text(gpu->label),
-			 "index", (json_int_t)gpu->index, "mig", (int)gpu->is_mig, "name",
-			 table_json_text(gpu->name), "state", table_json_text(gpu->state),
-			 "state_reason", table_json_text(gpu->state_reason), "memory_used_bytes",
-			 (json_int_t)gpu->memory_used_bytes, "memory_total_bytes",
-			 (json_int_t)gpu->memory_total_bytes, "utilization_percent",
-			 machine_json_known(gpu->utilization_percent), "temperature_celsius",
-			 machine_json_known(gpu->temperature_celsius), "power_milliwatt",
-			 machine_json_known(gpu->power_milliwatt), "power_limit_milliwatt",
-			 machine_json_known(gpu->power_limit_milliwatt), "slot_count",
-			 (json_int_t)gpu->slot_count, "slots_used", (json_int_t)gpu->slots_used,
-			 "health", machine_json_text(gpu->health), "health_reason",
-			 machine_json_text(gpu->health_reason), "health_advice",
-			 machine_json_text(gpu->health_advice), "throttle",
-			 machine_json_throttle(gpu->throttle_reasons), "processes", uses);
+	return json_pack(
+	    "{s:o, s:o, s:I, s:b, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:I, "
+	    "s:I, s:o, s:o, s:o, "
+	    "s:o, s:b, s:b, s:o, s:o}",
+	    "uuid", table_json_text(gpu->uuid), "label", table_json_text(gpu->label), "index",
+	    (json_int_t)gpu->index, "mig", (int)gpu->is_mig, "name", table_json_text(gpu->name),
+	    "state", table_json_text(gpu->state), "state_reason",
+	    table_json_text(gpu->state_reason), "memory_used_bytes",
+	    (json_int_t)gpu->memory_used_bytes, "memory_total_bytes",
+	    (json_int_t)gpu->memory_total_bytes, "utilization_percent",
+	    machine_json_known(gpu->utilization_percent), "temperature_celsius",
+	    machine_json_known(gpu->temperature_celsius), "power_milliwatt",
+	    machine_json_known(gpu->power_milliwatt), "power_limit_milliwatt",
+	    machine_json_known(gpu->power_limit_milliwatt), "slot_count",
+	    (json_int_t)gpu->slot_count, "slots_used", (json_int_t)gpu->slots_used, "health",
+	    machine_json_text(gpu->health), "health_reason", machine_json_text(gpu->health_reason),
+	    "health_advice", machine_json_text(gpu->health_advice), "throttle",
+	    machine_json_throttle(gpu->throttle_reasons), "drained", (int)gpu->drained, "reserved",
+	    (int)gpu->reserved, "claim", machine_json_text(gpu->claim), "processes", uses);
 }
 
 json_t *top_machine_json(const Sluice__V1__Machine *machine, const char *notice)

@@ -202,15 +202,16 @@ class Card {
     const pieces = holders.slice(0, HOLDERS_ON_CARD).map((holder) => holderPieces(holder));
     const more = holders.length - pieces.length, mig = (gpu.mig || []).length;
     const isFree = gpu.state === "ok" && gpu.health !== "unhealthy", strangers = gpu.strangers || 0;
-    const outside = outsidePieces(gpu);
-    const now = JSON.stringify([pieces, more, mig, isFree, strangers, outside]);
+    const outside = outsidePieces(gpu), claim = gpu.claim || "", isClaimed = gpu.drained || gpu.reserved;
+    const now = JSON.stringify([pieces, more, mig, isFree, strangers, outside, claim, isClaimed]);
     if (now === this.held) return;
     this.held = now;
     const nodes = pieces.map((list) => el("span", { class: "holder" }, ...list.map(pieceNode)));
     if (more > 0) nodes.push(el("span", { class: "holder quiet" }, "and " + more + " more"));
     for (const list of outside) nodes.push(el("span", { class: "holder quiet" }, ...list.map(pieceNode)));
     if (strangers > outside.length) nodes.push(el("span", { class: "holder quiet" }, "and " + (strangers - outside.length) + " more"));
-    if (nodes.length === 0) nodes.push(el("span", { class: "holder quiet" }, isFree ? "free" : "nobody has it; not handed out"));
+    if (nodes.length === 0 && !isClaimed) nodes.push(el("span", { class: "holder quiet" }, isFree ? "free" : "nobody has it; not handed out"));
+    if (claim) nodes.push(el("span", { class: "holder claim" }, foreign(claim)));
     if (mig > 0) nodes.push(el("span", { class: "holder quiet" }, mig + " MIG instances"));
     this.holders.replaceChildren(...nodes);
   }

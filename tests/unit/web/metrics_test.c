@@ -579,6 +579,12 @@ static void test_health_and_links(void **state)
 	HAS(view, NATIVE, "sluice_gpu_nvlink_up{" GPU0 ",link=\"0\"} 0\n");
 	HAS(view, NATIVE, "sluice_gpu_nvlink_up{" GPU0 ",link=\"2\"} 1\n");
 	LACKS(view, NATIVE, "link=\"1\"");
+	LACKS(view, NATIVE, "sluice_gpu_drained"); /* there is no queue */
+	view->node.has_queue = view->gpu[0].drained = true;
+	HAS(view, NATIVE, "sluice_gpu_drained{" GPU0 "} 1\n");
+	HAS(view, NATIVE, "sluice_gpu_reserved{" GPU0 "} 0\n");
+	view->gpu[0].reserved = true;
+	HAS(view, NATIVE, "sluice_gpu_reserved{" GPU0 "} 1\n");
 	HAS(view, NATIVE, "sluice_gpus 1\n");
 	gpu->state = SNAPSHOT_STATE_LOST;
 	HAS(view, NATIVE, "sluice_gpus 0\n");

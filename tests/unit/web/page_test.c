@@ -165,6 +165,16 @@ static void test_a_gpu_in_use_is_not_free(void **state)
 	render(view, &out);
 	assert_int_equal(count_of(plain_of(&out), "free</td>"), 1);
 
+	view->gpu[0].drained = true;
+	strcpy(view->gpu[0].claim, "drained: <fan>");
+	_cleanup_buf_ struct buf drained;
+	buf_init(&drained, DOCUMENT_MAX);
+	render(view, &drained);
+	assert_int_equal(
+	    count_of(plain_of(&drained), "nobody<br><bdi>drained: &lt;fan&gt;</bdi></td>"), 1);
+
+	view->gpu[0].drained = false;
+	view->gpu[0].claim[0] = '\0';
 	view->process_count = 1;
 	view->process[0] = (struct view_process){.mig = SNAPSHOT_U32_ABSENT,
 						 .pid = 7,

@@ -170,6 +170,22 @@ static void test_outside(void **state)
 	free(view);
 }
 
+static void test_claims(void **state)
+{
+	struct view *view = make(2, NULL);
+	view->gpu[1].drained = true;
+	strcpy(view->gpu[1].claim, "drained: the fan");
+	json_t *json = render(state_render, view);
+	const json_t *gpus = json_object_get(json, "gpus");
+	assert_null(json_object_get(json_array_get(gpus, 0), "claim"));
+	assert_null(json_object_get(json_array_get(gpus, 1), "reserved"));
+	assert_true(json_is_true(json_object_get(json_array_get(gpus, 1), "drained")));
+	assert_string_equal(json_string_value(json_object_get(json_array_get(gpus, 1), "claim")),
+			    "drained: the fan");
+	json_decref(json);
+	free(view);
+}
+
 static void test_stale(void **state)
 {
 	struct view *view = make(1, NULL);
@@ -215,8 +231,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_absent),
 	    cmocka_unit_test(test_strangers),	  cmocka_unit_test(test_stale),
-	    cmocka_unit_test(test_outside),	  cmocka_unit_test(test_full),
-	    cmocka_unit_test(test_words),
+	    cmocka_unit_test(test_claims),	  cmocka_unit_test(test_outside),
+	    cmocka_unit_test(test_full),	  cmocka_unit_test(test_words),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

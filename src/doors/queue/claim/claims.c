@@ -223,6 +223,53 @@ const char *claim_text(const struct claim *claim, char out[CLAIM_TEXT_MAX])
 	return out;
 }
 
+static size_t claim_say(const struct claim *claim, bool is_part, char *out, size_t room)
+{
+	const char *part = is_part ? ", a MIG device of it" : "";
+	const char *colon = claim->reason[0] ? ": " : "";
+	char begin[MOMENT_SHOWN_MAX], end[MOMENT_SHOWN_MAX];
+	int length;
+
+	if (claim->kind == CLAIM_DRAIN_GPUS)
+		length = snprintf(out, room, "drained%s%s%s", part, colon, claim->reason);
+	else
+		length = snprintf(out, room, "reserved%s (%s) for %s%s, %s to %s%s%s", part,
+				  claim->name, claim->has_gid ? "group " : "", claim->who,
+				  moment_format(claim->begin_unix_ns, begin),
+				  moment_format(claim->end_unix_ns, end), colon, claim->reason);
+	return length < 0 ? 0 : (size_t)length < room ? (size_t)length : room - 1;
+}
+
+unsigned claims_how(const struct claims *claims, uint64_t own, uint64_t parts, int64_t now_unix_ns,
+		    char out[CLAIM_TEXT_MAX])
+{
+	unsigned how = 0;
+	size_t length = 0;
+
+	out[0] = '\0';
+
+	for (size_t i = 0; i < claims->count; i++) {
+		const struct claim *claim = &claims->items[i];
+		bool is_own = own >> i & 1;
+
+		if (!((own | parts) >> i & 1) || claim_is_over(claim, now_unix_ns))
+			continue;
+
+		if (length > 0 && length + 2 < CLAIM_TEXT_MAX) {
+			memcpy(out + length, "; ", 3);
+			length += 2;
+		}
+		length += claim_say(claim, !is_own, out + length, CLAIM_TEXT_MAX - length);
+
+		if (is_own && claim->kind == CLAIM_DRAIN_GPUS)
+			how |= CLAIMS_DRAINED;
+		else if (is_own && claim->begin_unix_ns <= now_unix_ns)
+			how |= CLAIMS_RESERVED;
+	}
+
+	return how;
+}
+
 /* --- bytes ------------------------------------------------------------------------------------ */
 
 int claims_format(const struct claims *claims, char **out_bytes, size_t *out_length)

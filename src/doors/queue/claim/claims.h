@@ -70,6 +70,15 @@ struct claim_job {
 uint64_t claims_shut(const struct claims *claims, const struct claim_job *job, int64_t now_unix_ns);
 /* The claims that name this GPU. */
 uint64_t claims_of_gpu(const struct claims *claims, const char *uuid);
+/* How a GPU is claimed now: bits. */
+enum claims_how { CLAIMS_DRAINED = 1, CLAIMS_RESERVED = 2 };
+/*
+ * For whoever looks at a GPU: `own` are the claims that name it, `parts` those that name one of its
+ * MIG devices (claims_of_gpu()); the bits are of `own` alone. "drained: the fan", "reserved (talk)
+ * for alice, 2026-12-01T08:00:00+01:00 to ...", also before it begins; several with "; "; or "".
+ */
+unsigned claims_how(const struct claims *claims, uint64_t own, uint64_t parts, int64_t now_unix_ns,
+		    char out[CLAIM_TEXT_MAX]);
 /* The one by which the user is drained; NULL. */
 const struct claim *claims_user(const struct claims *claims, uid_t uid);
 /* The reservation of this name; or the drain of this user; `count` for none. */

@@ -13,6 +13,7 @@
 #include "agent/reload.h"
 #include "agent/users.h"
 #include "agent/vitals.h"
+#include "doors/queue/claim/claims.h"
 #include "doors/queue/queue.h"
 #include "doors/queue/schedule/schedule.h"
 #include "hardware/gpu.h"
@@ -56,6 +57,7 @@ uint64_t __wrap_queue_ended(const struct queue *queue);
 const struct job *__wrap_queue_first(const struct queue *queue);
 const struct job *__wrap_queue_next(const struct queue *queue, const struct job *job);
 const struct schedule_machine *__wrap_queue_machine(const struct queue *queue);
+const struct claims *__wrap_queue_claims(const struct queue *queue);
 const char *__wrap_users_name(struct users *users, uid_t uid);
 
 const struct inventory *__wrap_node_inventory(const struct node *node)
@@ -158,6 +160,13 @@ const struct job *__wrap_queue_next(const struct queue *queue, const struct job 
 const struct schedule_machine *__wrap_queue_machine(const struct queue *queue)
 {
 	return &machine;
+}
+
+static struct claims claims;
+
+const struct claims *__wrap_queue_claims(const struct queue *queue)
+{
+	return &claims;
 }
 
 const char *__wrap_users_name(struct users *users, uid_t uid)
@@ -265,6 +274,30 @@ static void test_gpus(void **state)
 		assert_int_equal(strncmp(file, name, strlen(name)), 0);
 		assert_string_equal(file + strlen(name), "-ready");
 	}
+}
+
+/* And not any more when that is over. */
+static void test_drained_gpus(void **state)
+{
+	struct claim claim = {.kind = CLAIM_DRAIN_GPUS, .reason = "the fan", .gpu_count = 1};
+
+	strcpy(claim.gpus[0].uuid, "GPU-b");
+	claims = (struct claims){.items = &claim, .count = 1};
+	web_fill_gpus(&source, view);
+	assert_true(view->gpu[1].drained && !view->gpu[1].reserved);
+	assert_string_equal(view->gpu[1].claim, "drained: the fan");
+	assert_true(!view->gpu[0].drained && view->gpu[0].claim[0] == '\0');
+	assert_true(view_is_valid(view));
+
+	/* A MIG device of it is not the GPU. */
+	snapshot->gpu[0].mig_count = 1;
+	strcpy(snapshot->gpu[0].mig[0].uuid, "MIG-a");
+	strcpy(claim.gpus[0].uuid, "MIG-a");
+	web_fill_gpus(&source, view);
+	assert_true(!view->gpu[1].drained && view->gpu[1].claim[0] == '\0');
+	assert_false(view->gpu[0].drained);
+	assert_string_equal(view->gpu[0].claim, "drained, a MIG device of it: the fan");
+	claims.count = 0;
 }
 
 static void test_mig_and_gpus_without_a_door(void **state)
@@ -395,6 +428,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_gpus, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_drained_gpus, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_mig_and_gpus_without_a_door, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_without_a_driver, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_jobs, setup, teardown),

@@ -230,6 +230,16 @@ static void a_picture_of_eighty_columns(void **state)
 	       " 9  Failed   alice  0        1m00s  old       ExitCode (3)\n");
 }
 
+static void what_is_drained_and_reserved(void **state)
+{
+	busy();
+	machine.gpus[0]->claim = TEXT("drained: the fan\x1b[2J");
+	machine.gpus[1]->claim = TEXT("reserved (talk) for carol, 9:00 to 10:00");
+	const char *text = draw((struct top_scene){.machine = &machine, .width = 80});
+	assert_non_null(strstr(text, "\n  drained: the fan\\x1b[2J\n  job 12 train"));
+	assert_non_null(strstr(text, "\n  reserved (talk) for carol, 9:00 to 10:00\n  job 13"));
+}
+
 static void a_narrow_picture(void **state)
 {
 	busy();
@@ -609,6 +619,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(a_wide_picture),
 	    TEST(a_picture_of_eighty_columns),
+	    TEST(what_is_drained_and_reserved),
 	    TEST(a_narrow_picture),
 	    TEST(without_a_terminal_nothing_is_cut),
 	    TEST(a_short_terminal_is_a_window),

@@ -125,6 +125,42 @@ static void what_cannot_be_meant_is_refused(void **state)
 	assert_int_equal(claim_check(&claim, &err), 0);
 }
 
+static unsigned how(const struct claims *claims, uint64_t own, uint64_t parts, int64_t later_h,
+		    const char *wanted)
+{
+	char text[CLAIM_TEXT_MAX];
+	unsigned bits = claims_how(claims, own, parts, NOW_NS + later_h * HOUR_NS, text);
+	if (strncmp(text, wanted, strlen(wanted)) != 0 || (!*wanted && *text))
+		assert_string_equal(text, wanted);
+	return bits;
+}
+
+static void a_gpu_says_how_it_is_claimed(void **state)
+{
+	struct claim items[] = {reservation("talk", 1, 2),
+				reservation("off", 0, 9),
+				{.kind = CLAIM_DRAIN_USER, .has_uid = true, .uid = BOB}};
+	const struct claims claims = {.items = items, .count = 3};
+
+	items[1].kind = CLAIM_DRAIN_GPUS;
+	strcpy(items[1].reason, "the fan");
+	assert_int_equal(how(&claims, 0, 0, 1, ""), 0);
+	assert_int_equal(how(&claims, 1, 0, 0, "reserved (talk) for alice, "), 0); /* to come */
+	assert_int_equal(how(&claims, 1, 0, 1, "reserved (talk) for alice, "), CLAIMS_RESERVED);
+	assert_int_equal(how(&claims, 1, 0, 2, ""), 0); /* over */
+	assert_int_equal(how(&claims, 2, 0, 1, "drained: the fan"), CLAIMS_DRAINED);
+	assert_int_equal(how(&claims, 0, 2, 1, "drained, a MIG device of it: the fan"), 0);
+	assert_int_equal(how(&claims, 3, 0, 1, "reserved (talk)"),
+			 CLAIMS_DRAINED | CLAIMS_RESERVED);
+
+	/* However many there are, the text ends. */
+	struct claim many[CLAIMS_MAX];
+	for (size_t i = 0; i < CLAIMS_MAX; i++)
+		many[i] = reservation("a-name-of-some-length", 0, 9);
+	const struct claims all = {.items = many, .count = CLAIMS_MAX};
+	assert_int_equal(how(&all, UINT64_MAX, 0, 1, "reserved"), CLAIMS_RESERVED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -132,6 +168,7 @@ int main(void)
 	    cmocka_unit_test(what_is_over_goes),
 	    cmocka_unit_test(what_is_written_is_read),
 	    cmocka_unit_test(what_cannot_be_meant_is_refused),
+	    cmocka_unit_test(a_gpu_says_how_it_is_claimed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
