@@ -198,7 +198,7 @@ static Sluice__V1__Attempt *message_past(const struct message_view *view, uint64
 	const struct queue_attempt attempt = {
 	    .grants = past->record.grants,
 	    .grant_count = past->record.grant_count,
-	    .isolation = job_isolation_to_string(past->record.isolation),
+	    .isolation = isolation_level_to_string(past->record.isolation),
 	    .isolation_reason = "",
 	    .cgroup = "",
 	};

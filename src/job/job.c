@@ -127,30 +127,6 @@ bool job_state_is_final(enum job_state state)
 	return state == JOB_SUCCEEDED || state == JOB_FAILED || state == JOB_CANCELLED;
 }
 
-static const char *const job_isolation_names[] = {
-    [JOB_ISOLATION_ENV] = "env",
-    [JOB_ISOLATION_CONTAINER] = "container",
-    [JOB_ISOLATION_CONTAINER_ALONE] = "container, no device cgroup around it",
-    [JOB_ISOLATION_LANDLOCK] = "landlock",
-    [JOB_ISOLATION_CGROUP1] = "cgroup1",
-    [JOB_ISOLATION_CGROUP2] = "cgroup2",
-    [JOB_ISOLATION_NONE] = "none",
-};
-
-const char *job_isolation_to_string(enum job_isolation isolation)
-{
-	return names_at(job_isolation_names, isolation, "?");
-}
-
-int job_isolation_from_string(const char *text, enum job_isolation *out)
-{
-	int index = job_name_find(job_isolation_names, array_length(job_isolation_names), text);
-	if (index < 0)
-		return index;
-	*out = (enum job_isolation)index;
-	return 0;
-}
-
 const char *job_state_to_string(enum job_state state)
 {
 	return names_at(job_state_names, state, "?");

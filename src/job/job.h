@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "job/isolation.h"
 #include "job/spec.h"
 
 enum job_limits {
@@ -69,17 +70,6 @@ enum job_reason {
 	JOB_REASON_CONTAINER_ERROR,   /* its container did not start: (what the runtime said) */
 };
 
-/* What kept an attempt to its devices. */
-enum job_isolation {
-	JOB_ISOLATION_ENV, /* nothing but the variables that tell it which are its own */
-	JOB_ISOLATION_CONTAINER,
-	JOB_ISOLATION_CONTAINER_ALONE, /* without rules around its cgroup */
-	JOB_ISOLATION_LANDLOCK,
-	JOB_ISOLATION_CGROUP1,
-	JOB_ISOLATION_CGROUP2,
-	JOB_ISOLATION_NONE, /* privileged */
-};
-
 struct job {
 	uint64_t id;
 	char key[JOB_KEY_MAX];
@@ -125,10 +115,10 @@ struct job {
 	int exit_code;	 /* 128 + n after signal n */
 	uint32_t signal; /* that ended it; 0: none */
 	uint32_t killed_leftovers;
-	enum job_isolation isolation; /* of the last attempt, once it has ended */
-	bool launch_failed;	      /* exit_code is ours: 125, 126 or 127 */
-	uint32_t failed_attempts;     /* that ended by their own fault, and count for `retries` */
-	int64_t not_before_unix_ns;   /* of a retry; 0: at once */
+	enum isolation isolation;   /* the level of the last attempt, once it has ended */
+	bool launch_failed;	    /* exit_code is ours: 125, 126 or 127 */
+	uint32_t failed_attempts;   /* that ended by their own fault, and count for `retries` */
+	int64_t not_before_unix_ns; /* of a retry; 0: at once */
 };
 
 void job_done(struct job *job);
@@ -144,10 +134,6 @@ bool job_state_is_final(enum job_state state);
 const char *job_state_to_string(enum job_state state);
 /* As above and exactly so. -EINVAL. */
 int job_state_from_string(const char *text, enum job_state *out);
-/* "env", "container", "container, no device cgroup around it". */
-const char *job_isolation_to_string(enum job_isolation isolation);
-/* -EINVAL. */
-int job_isolation_from_string(const char *text, enum job_isolation *out);
 /* "WaitingForGPU", "ExitCode", ...; "" for none. */
 const char *job_reason_to_string(enum job_reason reason);
 /* -EINVAL. */

@@ -33,7 +33,7 @@ static const struct form_field launch_fields[] = {
     LAUNCH_CHARS(rsh, FORM_BYTES),
     LAUNCH_CHARS(container, FORM_BYTES),
     LAUNCH(own_pids, FORM_BOOL, 1),
-    LAUNCH(minimum_isolation, FORM_U32, WANTS_ISOLATION_COUNT - 1),
+    LAUNCH(minimum_isolation, FORM_U32, ISOLATION_ASKED_COUNT - 1),
     LAUNCH_CHARS(device_root, FORM_BYTES),
     LAUNCH_CHARS(denied_why, FORM_BYTES),
     LAUNCH(keeps_order, FORM_BOOL, 1),

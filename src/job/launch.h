@@ -95,7 +95,7 @@ struct launch {
 	char container[LAUNCH_PATH_MAX]; /* path of sluice-container; "": it was not found */
 	/* What keeps it to its devices. */
 	bool own_pids;			   /* it may have a PID namespace of its own */
-	uint32_t minimum_isolation;	   /* enum wants_isolation; 0: it may be anything */
+	uint32_t minimum_isolation;	   /* enum isolation; 0: it may be anything */
 	char device_root[LAUNCH_PATH_MAX]; /* where a simulated machine's /dev is; "": none */
 	struct devguard_rule *denied;	   /* owned; nodes that the job may not use */
 	size_t denied_count;

@@ -171,7 +171,7 @@ static int record_parse_line(struct record_reader *reader, struct record_span li
 	if (record_is(&word, "isolation")) {
 		char text[64];
 		return record_copy(&line, text, sizeof(text)) &&
-			       job_isolation_from_string(text, &attempt->isolation) == 0
+			       isolation_level_from_string(text, &attempt->isolation) == 0
 			   ? 0
 			   : record_error(reader, err);
 	}

@@ -32,7 +32,7 @@ struct record_attempt {
 	char instance[LAUNCH_INSTANCE_MAX];
 	struct launch_grant *grants; /* owned */
 	size_t grant_count;
-	enum job_isolation isolation;
+	enum isolation isolation;
 };
 
 /* A process of the job that the driver saw on a device. */

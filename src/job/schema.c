@@ -21,7 +21,7 @@ const struct form_field schema_wants[] = {
     WANTS(cpu_milli, FORM_U32, UINT32_MAX),
     WANTS(pids, FORM_U32, UINT32_MAX),
     WANTS(mem_bytes, FORM_U64, UINT64_MAX),
-    WANTS(isolation, FORM_U32, WANTS_ISOLATION_COUNT - 1),
+    WANTS(isolation, FORM_U32, ISOLATION_ASKED_COUNT - 1),
     WANTS(retries, FORM_U32, WANTS_RETRIES_MAX),
     WANTS(retry_lost, FORM_BOOL, 1),
     WANTS(retry_delay_ns, FORM_U64, UINT64_MAX),

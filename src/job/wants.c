@@ -13,29 +13,6 @@
 #include "job/indices.h"
 #include "job/schema.h"
 
-static const char *const wants_isolations[WANTS_ISOLATION_COUNT] = {
-    [WANTS_ISOLATION_BEST] = "best",	 [WANTS_ISOLATION_REQUIRE] = "require",
-    [WANTS_ISOLATION_CGROUP] = "cgroup", [WANTS_ISOLATION_LANDLOCK] = "landlock",
-    [WANTS_ISOLATION_ENV] = "env",	 [WANTS_ISOLATION_CONTAINER] = "container",
-    [WANTS_ISOLATION_NONE] = "none",
-};
-
-const char *wants_isolation_to_string(uint32_t isolation)
-{
-	return names_at(wants_isolations, isolation, NULL);
-}
-
-int wants_isolation_from_string(const char *text, uint32_t *out)
-{
-	for (uint32_t i = 0; i < WANTS_ISOLATION_COUNT; i++) {
-		if (strcmp(text, wants_isolations[i]) == 0) {
-			*out = i;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
 void wants_init(struct wants *wants)
 {
 	*wants = (struct wants){0};

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "job/isolation.h"
+
 struct err;
 
 enum wants_limits {
@@ -27,18 +29,6 @@ enum wants_limits {
 /* Who keeps it from starting, until it is released. */
 enum wants_hold { WANTS_HOLD_NONE, WANTS_HOLD_USER, WANTS_HOLD_SUSPENDED };
 #define WANTS_HOLD_COUNT 3
-
-/* The isolation that it asks for: what is reached at least, or not at all. */
-enum wants_isolation {
-	WANTS_ISOLATION_BEST,	 /* the highest there is */
-	WANTS_ISOLATION_REQUIRE, /* the same, and it fails where that is less than landlock */
-	WANTS_ISOLATION_CGROUP,
-	WANTS_ISOLATION_LANDLOCK,
-	WANTS_ISOLATION_ENV,
-	WANTS_ISOLATION_CONTAINER,
-	WANTS_ISOLATION_NONE,
-};
-#define WANTS_ISOLATION_COUNT 7
 
 /* What it wants done about a GPU on which somebody computes without the queue. */
 enum wants_outsiders {
@@ -73,7 +63,7 @@ struct wants {
 	uint32_t hold;		  /* enum wants_hold */
 	uint32_t cpu_milli, pids; /* thousandths of a processor, processes; 0: no limit */
 	uint64_t mem_bytes;	  /* of the host; 0: no limit */
-	uint32_t isolation;	  /* enum wants_isolation */
+	uint32_t isolation;	  /* enum isolation */
 	uint32_t retries;	  /* after a failure */
 	bool retry_lost;	  /* also when it is not known how it ended */
 	uint64_t retry_delay_ns;  /* before the first; doubled each time, up to 6 minutes */
@@ -129,10 +119,5 @@ struct wants_after {
 /* The next of the list at `*list`, which moves behind it and is NULL after the last: 1, or 0 when
  * there is none (NULL or empty); -EINVAL. */
 int wants_next_after(const char **list, struct wants_after *out, struct err *err);
-
-/* "best", "require", "cgroup", "landlock", "env", "container", "none"; NULL. */
-const char *wants_isolation_to_string(uint32_t isolation);
-/* -EINVAL. */
-int wants_isolation_from_string(const char *text, uint32_t *out);
 
 #endif

@@ -172,13 +172,6 @@ enum config_outsiders {
 	CONFIG_OUTSIDERS_IGNORE,
 	CONFIG_OUTSIDERS_SHARE,
 };
-enum config_isolation {
-	CONFIG_ISOLATION_NONE,
-	CONFIG_ISOLATION_ENV,
-	CONFIG_ISOLATION_LANDLOCK,
-	CONFIG_ISOLATION_CGROUP,
-	CONFIG_ISOLATION_CONTAINER,
-};
 enum config_order { CONFIG_ORDER_FIFO, CONFIG_ORDER_SHORTEST };
 
 /* What the members of a group may have in place of what everybody may; 0: any number. */
@@ -201,7 +194,7 @@ struct config_jobs {
 	char *enforce_group, *admin_group;  /* admin_group "": none */
 	char *prefer;			    /* devices with commas between them */
 	uint32_t busy_outsiders;	    /* enum config_outsiders */
-	uint32_t minimum_isolation;	    /* enum config_isolation */
+	uint32_t minimum_isolation;	    /* which of its words in schema.def */
 	uint32_t order;			    /* enum config_order */
 	uint32_t limit_pending, limit_gpus; /* 0: any number */
 	uint64_t half_life_ns;		    /* of usage; SCHEMA_FOREVER: it never fades */

@@ -9,8 +9,9 @@
 #include "agent/groups.h"
 #include "base/check.h"
 #include "doors/queue/rules.h"
-#include "job/wants.h"
+#include "job/isolation.h"
 #include "policy/config.h"
+#include "policy/schema.h"
 
 void queue_rules_read_machine(struct queue_rules_machine *out)
 {
@@ -61,16 +62,16 @@ static bool rules_group(struct groups *groups, const char *key, const char *name
 	return false;
 }
 
-static uint32_t rules_isolation(uint32_t isolation)
+static uint32_t rules_isolation(const struct config *config)
 {
-	static const uint32_t wants[] = {
-	    [CONFIG_ISOLATION_NONE] = WANTS_ISOLATION_NONE,
-	    [CONFIG_ISOLATION_ENV] = WANTS_ISOLATION_ENV,
-	    [CONFIG_ISOLATION_LANDLOCK] = WANTS_ISOLATION_LANDLOCK,
-	    [CONFIG_ISOLATION_CGROUP] = WANTS_ISOLATION_CGROUP,
-	    [CONFIG_ISOLATION_CONTAINER] = WANTS_ISOLATION_CONTAINER,
-	};
-	return isolation < array_length(wants) ? wants[isolation] : WANTS_ISOLATION_ENV;
+	char word[32]; /* each of them fits */
+	uint32_t asked;
+
+	if (schema_format(config, SCHEMA_JOBS_MINIMUM_ISOLATION, word, sizeof(word)) == 0 &&
+	    isolation_asked_from_string(word, &asked) == 0)
+		return asked;
+
+	return ISOLATION_ENV;
 }
 
 static enum rules_outsiders rules_outsiders(uint32_t outsiders)
@@ -99,7 +100,7 @@ void queue_rules_make(const struct config *config, const struct queue_rules_mach
 	    .order = jobs->order == CONFIG_ORDER_SHORTEST ? RULES_ORDER_SHORTEST : RULES_ORDER_FIFO,
 	    .outsiders = rules_outsiders(jobs->busy_outsiders),
 	    .limit = {.pending = jobs->limit_pending, .gpus = jobs->limit_gpus},
-	    .minimum_isolation = rules_isolation(jobs->minimum_isolation),
+	    .minimum_isolation = rules_isolation(config),
 	    .weights = {.age = jobs->weight_age,
 			.size = jobs->weight_size,
 			.priority = jobs->weight_priority,

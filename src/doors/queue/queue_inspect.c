@@ -60,7 +60,7 @@ static void queue_read_end(struct job *job, const struct jobdir_result *result, 
 	job->killed_leftovers = result->killed_leftovers;
 
 	if (result->isolation[0]) /* what it does not know says nothing */
-		(void)job_isolation_from_string(result->isolation, &job->isolation);
+		(void)isolation_level_from_string(result->isolation, &job->isolation);
 	job->has_exit = result->end != JOBDIR_CANCELLED;
 	job->exit_code = job->has_exit ? result->exit_code : 0;
 	job->signal = 0;
@@ -453,7 +453,7 @@ static void queue_inspect(struct queue_run *run)
 
 	run->ended.attempt = run->attempt;
 	if (run->isolation[0]) /* what it does not know says nothing */
-		(void)job_isolation_from_string(run->isolation, &run->ended.isolation);
+		(void)isolation_level_from_string(run->isolation, &run->ended.isolation);
 	run->ended_reason = run->cancel_reason;
 	memcpy(run->ended_by, run->cancel_by, sizeof(run->ended_by));
 	queue_run_task(run, QUEUE_TASK_INSPECT, queue_inspect_work, queue_inspect_done);

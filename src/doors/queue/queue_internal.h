@@ -116,7 +116,7 @@ struct queue_run {
 	size_t part_count;
 	bool knows_others;
 	bool has_own_nodes; /* GPU nodes are closed to users: rules.is_enforced at its start */
-	uint32_t minimum_isolation; /* enum wants_isolation, when it was started */
+	uint32_t minimum_isolation; /* enum isolation, when it was started */
 	bool keeps_order;	    /* of its outputs */
 	char *adapters;		    /* owned; that the job gets: "mlx5_0,mlx5_1"; NULL: none */
 	bool adapters_simulated;

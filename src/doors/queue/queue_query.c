@@ -189,7 +189,7 @@ static void queue_answers_tell(const struct queue_question *question,
 		    .grants = answer->attempt.grants,
 		    .grant_count = answer->attempt.grant_count,
 		    .isolation = answer->job.attempt
-				     ? job_isolation_to_string(answer->attempt.isolation)
+				     ? isolation_level_to_string(answer->attempt.isolation)
 				     : "",
 		    .isolation_reason = "",
 		    .cgroup = "",

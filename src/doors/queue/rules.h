@@ -63,7 +63,7 @@ struct queue_rules {
 	struct rules_group groups[RULES_GROUPS_MAX];
 	size_t group_count;
 	char prefer[RULES_PREFER_MAX]; /* devices, the best first; "": none */
-	uint32_t minimum_isolation;    /* enum wants_isolation: what a job has to reach at least */
+	uint32_t minimum_isolation;    /* enum isolation: what a job has to reach at least */
 	uint64_t reserve_after_ns;     /* a wide job has waited so long: see schedule.h; 0: never */
 	uint64_t default_time_ns;      /* of a job that says none; 0: none */
 	uint64_t max_time_ns;	       /* of everybody's but a manager's; 0: none */

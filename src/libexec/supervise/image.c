@@ -92,7 +92,7 @@ void image_done(struct image *image)
 	cgroup_close(&image->launcher);
 }
 
-/* The level reached, in the words of job_isolation_to_string(). */
+/* The level reached, in the words of isolation_level_to_string(). */
 static const char *image_level(const struct image *image)
 {
 	/* It can do to the machine what root can, also where rules are around it. */

@@ -268,9 +268,9 @@ static void main_write_result(struct supervisor *self)
 
 	self->result.ended_unix_ns = clock_unix_ns();
 	self->result.was_cancelled = jobdir_is_cancelled(LAUNCH_FD_DIRECTORY);
-	if (self->sandbox.level != JOB_ISOLATION_ENV)
+	if (self->sandbox.level != ISOLATION_ENV)
 		(void)snprintf(self->result.isolation, sizeof(self->result.isolation), "%s",
-			       job_isolation_to_string(self->sandbox.level)); /* fits */
+			       isolation_level_to_string(self->sandbox.level)); /* fits */
 
 	bool has_told = false;
 

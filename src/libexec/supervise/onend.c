@@ -106,9 +106,8 @@ static pid_t onend_start(const struct onend *onend, const struct launch *launch,
 					       .device_root = launch->device_root};
 
 	/* Here it is on the machine itself, where the container was the job's boundary. */
-	bool has_landlock =
-	    sandbox->has_landlock ||
-	    (sandbox->level == JOB_ISOLATION_CONTAINER_ALONE && landlock_version() > 0);
+	bool has_landlock = sandbox->has_landlock ||
+			    (sandbox->level == ISOLATION_CONTAINER_ALONE && landlock_version() > 0);
 	/* Its words would be beyond the limit of the job's output. */
 	_cleanup_close_ int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int rc = null_fd < 0 ? err_set(err, -errno, "opening /dev/null") : 0;

@@ -274,9 +274,9 @@ static void run_refuse(struct supervisor *self)
 	bool is_rule = sandbox_is_enough(self->sandbox.level, wanted);
 
 	(void)err_set(&err, -EPERM, "isolation '%s'%s is not reached, only %s: %s",
-		      wants_isolation_to_string(is_rule ? self->launch.minimum_isolation : wanted),
+		      isolation_asked_to_string(is_rule ? self->launch.minimum_isolation : wanted),
 		      is_rule ? ", which this machine demands," : "",
-		      job_isolation_to_string(self->sandbox.level), self->sandbox.why);
+		      isolation_level_to_string(self->sandbox.level), self->sandbox.why);
 	run_launch_failed(self, -EPERM, RUN_EXIT_LAUNCH, &err);
 }
 

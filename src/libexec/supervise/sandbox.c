@@ -21,39 +21,39 @@ enum sandbox_strength {
 	SANDBOX_CONTAINER,
 };
 
-static enum sandbox_strength sandbox_reached(enum job_isolation level)
+static enum sandbox_strength sandbox_reached(enum isolation level)
 {
 	switch (level) {
-	case JOB_ISOLATION_NONE:
+	case ISOLATION_NONE:
 		return SANDBOX_NOTHING;
-	case JOB_ISOLATION_LANDLOCK:
-	case JOB_ISOLATION_CONTAINER_ALONE:
+	case ISOLATION_LANDLOCK:
+	case ISOLATION_CONTAINER_ALONE:
 		return SANDBOX_FILES;
-	case JOB_ISOLATION_CGROUP1:
-	case JOB_ISOLATION_CGROUP2:
+	case ISOLATION_CGROUP1:
+	case ISOLATION_CGROUP2:
 		return SANDBOX_DEVICES;
-	case JOB_ISOLATION_CONTAINER:
+	case ISOLATION_CONTAINER:
 		return SANDBOX_CONTAINER;
 	default:
 		return SANDBOX_ADVICE;
 	}
 }
 
-bool sandbox_is_enough(enum job_isolation level, uint32_t wanted)
+bool sandbox_is_enough(enum isolation level, uint32_t wanted)
 {
 	enum sandbox_strength reached = sandbox_reached(level);
 
-	switch ((enum wants_isolation)wanted) {
-	case WANTS_ISOLATION_REQUIRE:
+	switch ((enum isolation)wanted) {
+	case ISOLATION_REQUIRE:
 		return reached >= SANDBOX_FILES;
-	case WANTS_ISOLATION_LANDLOCK:
+	case ISOLATION_LANDLOCK:
 		/* Of a container that is another thing, and no less. */
 		return reached >= SANDBOX_FILES;
-	case WANTS_ISOLATION_CGROUP:
+	case ISOLATION_CGROUP:
 		return reached >= SANDBOX_DEVICES;
-	case WANTS_ISOLATION_CONTAINER:
-		return reached == SANDBOX_CONTAINER || level == JOB_ISOLATION_CONTAINER_ALONE;
-	case WANTS_ISOLATION_ENV:
+	case ISOLATION_CONTAINER:
+		return reached == SANDBOX_CONTAINER || level == ISOLATION_CONTAINER_ALONE;
+	case ISOLATION_ENV:
 		return reached >= SANDBOX_ADVICE;
 	default:
 		return true;
@@ -69,7 +69,7 @@ void sandbox_add_why(struct sandbox *sandbox, const char *what, const char *why)
 
 void sandbox_describe(const struct sandbox *sandbox, char out[CONTROL_TEXT_MAX])
 {
-	(void)snprintf(out, CONTROL_TEXT_MAX, "%s%s%.*s", job_isolation_to_string(sandbox->level),
+	(void)snprintf(out, CONTROL_TEXT_MAX, "%s%s%.*s", isolation_level_to_string(sandbox->level),
 		       sandbox->why[0] ? ": " : "", CONTROL_TEXT_MAX - 64, sandbox->why); /* cut */
 }
 
@@ -98,7 +98,7 @@ static bool sandbox_try_v2(const struct launch *launch, const struct cgroup *cgr
 		return false;
 	}
 
-	out->level = JOB_ISOLATION_CGROUP2;
+	out->level = ISOLATION_CGROUP2;
 	return true;
 }
 
@@ -123,7 +123,7 @@ static bool sandbox_try_v1(const struct launch *launch, const struct cgroup *cgr
 		return false;
 	}
 
-	out->level = JOB_ISOLATION_CGROUP1;
+	out->level = ISOLATION_CGROUP1;
 	return true;
 }
 
@@ -139,7 +139,7 @@ static bool sandbox_try_landlock(const struct launch *launch, struct sandbox *ou
 		return false;
 	}
 
-	out->level = JOB_ISOLATION_LANDLOCK;
+	out->level = ISOLATION_LANDLOCK;
 	out->has_landlock = true;
 	return true;
 }
@@ -150,7 +150,7 @@ static void sandbox_refuse(const struct launch *launch, struct sandbox *out)
 	bool is_wanted = sandbox_is_enough(out->level, wanted);
 	/* Whoever says --privileged has said that it has none: the least that a machine can demand
 	 * is what it demands by default. */
-	if (launch->spec.privileged && least == WANTS_ISOLATION_ENV)
+	if (launch->spec.privileged && least == ISOLATION_ENV)
 		least = 0;
 	out->is_refused = !is_wanted || (least && !sandbox_is_enough(out->level, least));
 }
@@ -160,7 +160,7 @@ int sandbox_guard(const struct sandbox *sandbox, const struct cgroup *cgroup,
 {
 	char path[CGROUP_PATH_MAX];
 
-	if (sandbox->level == JOB_ISOLATION_CGROUP2)
+	if (sandbox->level == ISOLATION_CGROUP2)
 		return devguard_attach(cgroup, part->denied, part->denied_count, err);
 
 	int rc = cgroup_path_v1(cgroup->path, "devices", path, err);
@@ -177,29 +177,29 @@ void sandbox_prepare(const struct launch *launch, const struct cgroup *cgroup,
 {
 	uint32_t wanted = launch->spec.wants.isolation;
 
-	*out = (struct sandbox){.level = JOB_ISOLATION_ENV};
-	bool wants_groups = wanted == WANTS_ISOLATION_BEST || wanted == WANTS_ISOLATION_REQUIRE ||
-			    wanted == WANTS_ISOLATION_CGROUP;
-	bool wants_files = wanted == WANTS_ISOLATION_BEST || wanted == WANTS_ISOLATION_REQUIRE ||
-			   wanted == WANTS_ISOLATION_LANDLOCK;
+	*out = (struct sandbox){.level = ISOLATION_ENV};
+	bool wants_groups =
+	    wanted == ISOLATION_BEST || wanted == ISOLATION_REQUIRE || wanted == ISOLATION_CGROUP;
+	bool wants_files =
+	    wanted == ISOLATION_BEST || wanted == ISOLATION_REQUIRE || wanted == ISOLATION_LANDLOCK;
 
-	if (wanted == WANTS_ISOLATION_CONTAINER)
+	if (wanted == ISOLATION_CONTAINER)
 		sandbox_add_why(out, "container", "the job has no image (--image)");
 	out->has_rules = wants_groups && (sandbox_try_v2(launch, cgroup, no_cgroup, out) ||
 					  sandbox_try_v1(launch, cgroup, no_cgroup, out));
 	if (!out->has_rules && wants_files)
 		(void)sandbox_try_landlock(launch, out);
 
-	if (!wants_groups && wanted != WANTS_ISOLATION_CONTAINER) {
+	if (!wants_groups && wanted != ISOLATION_CONTAINER) {
 		char why[SANDBOX_WHY_MAX];
 		(void)snprintf(why, sizeof(why), "not wanted (--isolation %s)",
-			       wants_isolation_to_string(wanted)); /* fits */
+			       isolation_asked_to_string(wanted)); /* fits */
 		sandbox_add_why(out, wants_files ? "cgroup" : "cgroup, landlock", why);
 	}
 
-	if (wanted == WANTS_ISOLATION_NONE)
-		out->level = JOB_ISOLATION_NONE;
-	out->has_no_new_privs = wanted != WANTS_ISOLATION_NONE && launch->spec.uid != 0;
+	if (wanted == ISOLATION_NONE)
+		out->level = ISOLATION_NONE;
+	out->has_no_new_privs = wanted != ISOLATION_NONE && launch->spec.uid != 0;
 	out->has_own_pids = launch->own_pids && (out->has_rules || out->has_landlock);
 	if (!out->has_own_pids && (out->has_rules || out->has_landlock))
 		sandbox_add_why(out, "own PID namespace", "the agent is not root's");
@@ -213,7 +213,7 @@ void sandbox_judge_image(const struct launch *launch, const struct image *image,
 {
 	char text[CONTROL_TEXT_MAX];
 
-	*out = (struct sandbox){.level = JOB_ISOLATION_ENV};
+	*out = (struct sandbox){.level = ISOLATION_ENV};
 	image_describe(image, text);
 
 	char *colon = strstr(text, ": ");
@@ -222,6 +222,6 @@ void sandbox_judge_image(const struct launch *launch, const struct image *image,
 		*colon = '\0';
 	}
 
-	(void)job_isolation_from_string(text, &out->level); /* of the same words */
+	(void)isolation_level_from_string(text, &out->level); /* of the same words */
 	sandbox_refuse(launch, out);
 }

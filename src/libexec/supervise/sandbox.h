@@ -30,7 +30,7 @@ enum job_sandbox_limits {
 };
 
 struct sandbox {
-	enum job_isolation level;
+	enum isolation level;
 	bool is_refused;		  /* it is not enough: nothing may be started */
 	bool has_landlock;		  /* the level needs it around the command */
 	bool has_rules;			  /* the level holds in the job's cgroups alone */
@@ -58,7 +58,7 @@ void sandbox_add_why(struct sandbox *sandbox, const char *what, const char *why)
 /* "cgroup2", or "env: why nothing higher", for CONTROL_HELLO. */
 void sandbox_describe(const struct sandbox *sandbox, char out[CONTROL_TEXT_MAX]);
 
-/* Whether a level is what `wanted` (enum wants_isolation) asks for at least. Pure. */
-bool sandbox_is_enough(enum job_isolation level, uint32_t wanted);
+/* Whether a level is what `wanted` (enum isolation) asks for at least. Pure. */
+bool sandbox_is_enough(enum isolation level, uint32_t wanted);
 
 #endif

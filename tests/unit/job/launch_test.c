@@ -95,7 +95,7 @@ static void what_keeps_a_job_to_its_devices_comes_along(void **state)
 	launch.denied[1] =
 	    (struct devguard_rule){'b', DEVGUARD_MAJOR_MAX, 0, DEVGUARD_MINOR_MAX, DEVGUARD_READ};
 	(void)snprintf(launch.device_root, sizeof(launch.device_root), "/sim");
-	launch.minimum_isolation = WANTS_ISOLATION_REQUIRE;
+	launch.minimum_isolation = ISOLATION_REQUIRE;
 	launch.own_pids = true;
 	launch.parts = calloc(2, sizeof(*launch.parts));
 	assert_non_null(launch.parts);
@@ -114,7 +114,7 @@ static void what_keeps_a_job_to_its_devices_comes_along(void **state)
 	assert_int_equal(again.denied_count, 2);
 	assert_memory_equal(again.denied, launch.denied, 2 * sizeof(*launch.denied));
 	assert_string_equal(again.device_root, "/sim");
-	assert_int_equal(again.minimum_isolation, WANTS_ISOLATION_REQUIRE);
+	assert_int_equal(again.minimum_isolation, ISOLATION_REQUIRE);
 	assert_true(again.own_pids);
 	assert_int_equal(again.part_count, 2);
 	assert_int_equal(again.parts[0].denied_count, 0);
@@ -166,7 +166,7 @@ static void bytes_that_are_changed_are_refused(void **state)
 	launch.attempt = 0;
 	check_refused(&launch, "no attempt");
 	launch.attempt = 1;
-	launch.minimum_isolation = WANTS_ISOLATION_COUNT;
+	launch.minimum_isolation = ISOLATION_ASKED_COUNT;
 	check_refused(&launch, "minimum_isolation is 7");
 }
 

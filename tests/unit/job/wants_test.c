@@ -127,7 +127,7 @@ static void what_cannot_be_meant_is_refused(void **state)
 	check_refused((struct wants){.priority = 101}, "priority is 101: it can be -100 to 100");
 	check_refused((struct wants){.priority = -101}, "priority is -101");
 	check_refused((struct wants){.hold = 3}, "hold is 3");
-	check_refused((struct wants){.isolation = WANTS_ISOLATION_COUNT}, "isolation is 7");
+	check_refused((struct wants){.isolation = ISOLATION_ASKED_COUNT}, "isolation is 7");
 	check_refused((struct wants){.retries = 1001}, "retries is 1001: at most 1000");
 	check_refused((struct wants){.array = 1}, "an array without members");
 	check_refused((struct wants){.array_count = 3}, "members of no array");
@@ -205,19 +205,6 @@ static void the_jobs_to_wait_for_come_one_by_one(void **state)
 	assert_int_equal(wants_next_after(&list, &after, NULL), -EINVAL);
 }
 
-static void isolations_have_names(void **state)
-{
-	for (uint32_t i = 0; i < WANTS_ISOLATION_COUNT; i++) {
-		uint32_t back = WANTS_ISOLATION_COUNT;
-		assert_int_equal(wants_isolation_from_string(wants_isolation_to_string(i), &back),
-				 0);
-		assert_int_equal(back, i);
-	}
-	uint32_t none;
-	assert_null(wants_isolation_to_string(WANTS_ISOLATION_COUNT));
-	assert_int_equal(wants_isolation_from_string("", &none), -EINVAL);
-}
-
 static int there_and_back(void *context)
 {
 	struct wants wants _cleanup_wants_, copy _cleanup_wants_;
@@ -241,7 +228,6 @@ int main(void)
 	    cmocka_unit_test(bytes_that_are_none_are_refused),
 	    cmocka_unit_test(what_is_too_long_is_refused),
 	    cmocka_unit_test(the_jobs_to_wait_for_come_one_by_one),
-	    cmocka_unit_test(isolations_have_names),
 	    cmocka_unit_test(without_memory_it_says_so),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -485,7 +485,10 @@ static void test_jobs_section(void **state)
 	const struct config_jobs *jobs = &config->jobs;
 	assert_string_equal(jobs->prefer, "1,0,GPU-abc,2:1");
 	assert_int_equal(jobs->busy_outsiders, CONFIG_OUTSIDERS_SHARE);
-	assert_int_equal(jobs->minimum_isolation, CONFIG_ISOLATION_CGROUP);
+	char text[64];
+	assert_int_equal(schema_format(config, SCHEMA_JOBS_MINIMUM_ISOLATION, text, sizeof(text)),
+			 0);
+	assert_string_equal(text, "cgroup");
 	assert_int_equal(jobs->order, CONFIG_ORDER_SHORTEST);
 	assert_int_equal(jobs->group_count, 2);
 	/* What a group does not say is what everybody has, wherever in the file that stands. */
@@ -511,7 +514,6 @@ static void test_jobs_section(void **state)
 	assert_int_equal(config->jobs.log_bytes, 0);
 	assert_true(config->jobs.enforce);
 	assert_string_equal(config->jobs.enforce_group, "sluice");
-	char text[64];
 	assert_int_equal(schema_format(config, SCHEMA_JOBS_CPUS, text, sizeof(text)), 0);
 	assert_string_equal(text, "250m");
 	assert_int_equal(schema_format(config, SCHEMA_JOBS_MEMORY, text, sizeof(text)), 0);
@@ -526,7 +528,10 @@ static void test_jobs_defaults(void **state)
 	const struct config_jobs *jobs = &config->jobs;
 	assert_false(jobs->enforce);
 	assert_string_equal(jobs->admin_group, "");
-	assert_int_equal(jobs->minimum_isolation, CONFIG_ISOLATION_NONE);
+	char text[64];
+	assert_int_equal(schema_format(config, SCHEMA_JOBS_MINIMUM_ISOLATION, text, sizeof(text)),
+			 0);
+	assert_string_equal(text, "none");
 	assert_int_equal(jobs->limit_pending, 10000);
 	assert_int_equal(jobs->limit_gpus, 0);
 	assert_true(jobs->default_time_ns == SCHEMA_FOREVER);

@@ -100,7 +100,7 @@ static void export_annotations(const Sluice__V1__JobSpec *spec, const struct wan
 			   wants->priority);
 	if (wants->isolation)
 		export_text(out, rc, "    " SLUICE_DOMAIN "/isolation: ",
-			    wants_isolation_to_string(wants->isolation));
+			    isolation_asked_to_string(wants->isolation));
 	if (wants->prefer)
 		export_text(out, rc, "    " SLUICE_DOMAIN "/prefer: ", wants->prefer);
 	if (wants->begin_unix_ns)

@@ -376,7 +376,7 @@ static int maker_wants(const struct maker *maker)
 	wants->has_ttl = job->has_ttl;
 	wants->ttl_ns = job->ttl_s * RUN_JOB_SECOND_NS;
 	wants->hold = job->is_suspended ? WANTS_HOLD_SUSPENDED : wants->hold;
-	if (job->isolation && wants_isolation_from_string(job->isolation, &wants->isolation) < 0)
+	if (job->isolation && isolation_asked_from_string(job->isolation, &wants->isolation) < 0)
 		return maker_fail(maker, job->line,
 				  "the annotation " SLUICE_DOMAIN
 				  "/isolation: '%.64s' is no isolation: best, "

@@ -13,7 +13,7 @@
 #define RUN_SIZE_MIN 1000000
 
 #define RUN_OUTSIDERS_WORDS "wait|ignore|share"
-/* The order of enum wants_isolation. */
+/* The order of enum isolation. */
 #define RUN_ISOLATION_WORDS "best|require|cgroup|landlock|env|container|none"
 
 const struct option_row run_rows[] = {

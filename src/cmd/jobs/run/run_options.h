@@ -40,7 +40,7 @@ struct run_options {
 	uint32_t selinux;   /* place among the option's words */
 	bool privileged, cuda_compat;
 	uint32_t pull;		 /* place among the option's words */
-	uint32_t isolation;	 /* enum wants_isolation */
+	uint32_t isolation;	 /* enum isolation */
 	uint32_t pids;		 /* 0: not given */
 	uint32_t busy_outsiders; /* enum run_outsiders, or RUN_OUTSIDERS_NOT_GIVEN */
 	const char *array;	 /* "10%2" */

@@ -570,8 +570,9 @@ static int store_end_attempt(struct store *store, const struct job *job, const c
 	/* A line of the record of the attempt: record.h. */
 	char isolation[STORE_ISOLATION_MAX], why[JOB_WHY_MAX];
 	(void)snprintf(isolation, sizeof(isolation), "isolation %s\n",
-		       job_isolation_to_string(job->isolation)); /* fits */
-	if (job->isolation != JOB_ISOLATION_ENV)
+		       isolation_level_to_string(job->isolation)); /* fits */
+	/* What a record says nothing of is the lowest. */
+	if (job->isolation != ISOLATION_ENV && job->isolation != ISOLATION_BEST)
 		(void)store_bind_text(attempt, 5, isolation);
 	(void)sqlite3_bind_int64(attempt, 6, job->started_unix_ns);
 	(void)store_bind_text(attempt, 7, job_reason_to_string(job->reason));

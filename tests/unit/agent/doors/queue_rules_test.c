@@ -79,7 +79,7 @@ static void test_what_nobody_says(void **state)
 	assert_int_equal(rules->outsiders, RULES_OUTSIDERS_WAIT);
 	assert_int_equal(rules->limit.pending, 10000);
 	assert_int_equal(rules->limit.gpus, 0);
-	assert_int_equal(rules->minimum_isolation, WANTS_ISOLATION_NONE);
+	assert_int_equal(rules->minimum_isolation, ISOLATION_NONE);
 	assert_int_equal(rules->default_time_ns, 0);
 	assert_true(rules->retention_ns == INT64_C(2592000000000000));
 	assert_int_equal(rules->log_bytes, GIB);
@@ -101,7 +101,7 @@ static void test_what_is_said(void **state)
 	const struct queue_rules *rules = &scene->rules;
 	assert_int_equal(rules->order, RULES_ORDER_SHORTEST);
 	assert_int_equal(rules->outsiders, RULES_OUTSIDERS_IGNORE);
-	assert_int_equal(rules->minimum_isolation, WANTS_ISOLATION_CGROUP);
+	assert_int_equal(rules->minimum_isolation, ISOLATION_CGROUP);
 	assert_string_equal(rules->prefer, "1,0");
 	assert_true(rules->default_time_ns == UINT64_C(3600000000000));
 	assert_true(rules->retention_ns == INT64_MAX);

@@ -11,20 +11,20 @@
 #include "libexec/supervise/landlock.h"
 #include "unit/unit.h"
 
-/* Rows: the level reached; columns: enum wants_isolation. */
+/* Rows: the level reached; columns: enum isolation. */
 static void what_is_enough(void **state)
 {
 	static const struct {
-		enum job_isolation level;
+		enum isolation level;
 		const char *enough; /* best require cgroup landlock env container none */
 	} rows[] = {
-	    {JOB_ISOLATION_NONE, "y-----y"},	  {JOB_ISOLATION_ENV, "y---y-y"},
-	    {JOB_ISOLATION_LANDLOCK, "yy-yy-y"},  {JOB_ISOLATION_CGROUP1, "yyyyy-y"},
-	    {JOB_ISOLATION_CGROUP2, "yyyyy-y"},	  {JOB_ISOLATION_CONTAINER_ALONE, "yy-yyyy"},
-	    {JOB_ISOLATION_CONTAINER, "yyyyyyy"},
+	    {ISOLATION_NONE, "y-----y"},      {ISOLATION_ENV, "y---y-y"},
+	    {ISOLATION_LANDLOCK, "yy-yy-y"},  {ISOLATION_CGROUP1, "yyyyy-y"},
+	    {ISOLATION_CGROUP2, "yyyyy-y"},   {ISOLATION_CONTAINER_ALONE, "yy-yyyy"},
+	    {ISOLATION_CONTAINER, "yyyyyyy"},
 	};
 	for (size_t i = 0; i < array_length(rows); i++)
-		for (uint32_t wanted = 0; wanted < WANTS_ISOLATION_COUNT; wanted++)
+		for (uint32_t wanted = 0; wanted < ISOLATION_ASKED_COUNT; wanted++)
 			assert_int_equal(sandbox_is_enough(rows[i].level, wanted),
 					 rows[i].enough[wanted] == 'y');
 }
@@ -45,8 +45,8 @@ static struct sandbox judge(uint32_t wanted, uint32_t least, const char *denied_
 
 static void each_level_that_is_not_reached_has_a_reason(void **state)
 {
-	struct sandbox sandbox = judge(WANTS_ISOLATION_BEST, 0, "the GPUs are not known");
-	assert_int_equal(sandbox.level, JOB_ISOLATION_ENV);
+	struct sandbox sandbox = judge(ISOLATION_BEST, 0, "the GPUs are not known");
+	assert_int_equal(sandbox.level, ISOLATION_ENV);
 	assert_false(sandbox.is_refused);
 	assert_true(sandbox.has_no_new_privs);
 	assert_string_equal(sandbox.why,
@@ -55,30 +55,30 @@ static void each_level_that_is_not_reached_has_a_reason(void **state)
 	char text[CONTROL_TEXT_MAX];
 	sandbox_describe(&sandbox, text);
 	assert_int_equal(strncmp(text, "env: cgroup2: ", 14), 0);
-	assert_true(judge(WANTS_ISOLATION_REQUIRE, 0, "x").is_refused);
-	assert_true(judge(WANTS_ISOLATION_CGROUP, 0, "").is_refused);
-	assert_true(judge(WANTS_ISOLATION_CONTAINER, 0, "").is_refused);
+	assert_true(judge(ISOLATION_REQUIRE, 0, "x").is_refused);
+	assert_true(judge(ISOLATION_CGROUP, 0, "").is_refused);
+	assert_true(judge(ISOLATION_CONTAINER, 0, "").is_refused);
 }
 
 static void the_owner_of_the_machine_may_demand_more(void **state)
 {
-	assert_false(judge(WANTS_ISOLATION_ENV, WANTS_ISOLATION_ENV, "").is_refused);
-	assert_true(judge(WANTS_ISOLATION_NONE, WANTS_ISOLATION_ENV, "").is_refused);
-	assert_true(judge(WANTS_ISOLATION_ENV, WANTS_ISOLATION_REQUIRE, "").is_refused);
-	assert_true(judge(WANTS_ISOLATION_BEST, WANTS_ISOLATION_CGROUP, "").is_refused);
+	assert_false(judge(ISOLATION_ENV, ISOLATION_ENV, "").is_refused);
+	assert_true(judge(ISOLATION_NONE, ISOLATION_ENV, "").is_refused);
+	assert_true(judge(ISOLATION_ENV, ISOLATION_REQUIRE, "").is_refused);
+	assert_true(judge(ISOLATION_BEST, ISOLATION_CGROUP, "").is_refused);
 }
 
 static void landlock_is_taken_where_there_is_no_group(void **state)
 {
-	struct sandbox sandbox = judge(WANTS_ISOLATION_BEST, 0, "");
+	struct sandbox sandbox = judge(ISOLATION_BEST, 0, "");
 	bool is_there = landlock_version() > 0;
 	assert_int_equal(sandbox.has_landlock, is_there);
-	assert_int_equal(sandbox.level, is_there ? JOB_ISOLATION_LANDLOCK : JOB_ISOLATION_ENV);
+	assert_int_equal(sandbox.level, is_there ? ISOLATION_LANDLOCK : ISOLATION_ENV);
 	assert_non_null(strstr(sandbox.why, "cgroup2: "));
 	assert_non_null(strstr(sandbox.why, "; cgroup1: "));
-	sandbox = judge(WANTS_ISOLATION_NONE, 0, "");
+	sandbox = judge(ISOLATION_NONE, 0, "");
 	assert_false(sandbox.has_landlock || sandbox.has_own_pids || sandbox.has_no_new_privs);
-	assert_int_equal(sandbox.level, JOB_ISOLATION_NONE);
+	assert_int_equal(sandbox.level, ISOLATION_NONE);
 }
 
 static void a_container_is_judged_by_what_is_around_it(void **state)
@@ -87,20 +87,20 @@ static void a_container_is_judged_by_what_is_around_it(void **state)
 	struct image image = IMAGE_NONE;
 	struct sandbox sandbox;
 	launch_init(&launch);
-	launch.spec.wants.isolation = WANTS_ISOLATION_CGROUP;
+	launch.spec.wants.isolation = ISOLATION_CGROUP;
 	image.is_guarded = image.is_trusted = true;
 	sandbox_judge_image(&launch, &image, &sandbox);
-	assert_int_equal(sandbox.level, JOB_ISOLATION_CONTAINER);
+	assert_int_equal(sandbox.level, ISOLATION_CONTAINER);
 	assert_false(sandbox.is_refused);
 	image.is_guarded = false;
 	(void)snprintf(image.why, sizeof(image.why), "no cgroup");
 	sandbox_judge_image(&launch, &image, &sandbox);
-	assert_int_equal(sandbox.level, JOB_ISOLATION_CONTAINER_ALONE);
+	assert_int_equal(sandbox.level, ISOLATION_CONTAINER_ALONE);
 	assert_true(sandbox.is_refused);
 	assert_string_equal(sandbox.why, "no cgroup");
 	image.is_privileged = true;
 	sandbox_judge_image(&launch, &image, &sandbox);
-	assert_int_equal(sandbox.level, JOB_ISOLATION_NONE);
+	assert_int_equal(sandbox.level, ISOLATION_NONE);
 }
 
 /* What is called podman in a user's own directory may be anything: the rules around it hold. */
@@ -113,30 +113,30 @@ static void a_users_own_podman_makes_no_container(void **state)
 	(void)snprintf(image.why_program, sizeof(image.why_program), "it is bob's");
 	(void)snprintf(image.why, sizeof(image.why), "no cgroup");
 	for (int wanted = 0; wanted < 2; wanted++) {
-		launch.spec.wants.isolation = wanted ? WANTS_ISOLATION_CONTAINER : 0;
-		launch.minimum_isolation = wanted ? 0 : WANTS_ISOLATION_CONTAINER;
+		launch.spec.wants.isolation = wanted ? ISOLATION_CONTAINER : 0;
+		launch.minimum_isolation = wanted ? 0 : ISOLATION_CONTAINER;
 		image.is_guarded = false;
 		sandbox_judge_image(&launch, &image, &sandbox);
-		assert_int_equal(sandbox.level, JOB_ISOLATION_ENV);
+		assert_int_equal(sandbox.level, ISOLATION_ENV);
 		assert_string_equal(sandbox.why, "container: it is bob's; no cgroup");
 		assert_true(sandbox.is_refused);
 		image.is_guarded = true;
 		sandbox_judge_image(&launch, &image, &sandbox);
-		assert_int_equal(sandbox.level, JOB_ISOLATION_CGROUP2);
+		assert_int_equal(sandbox.level, ISOLATION_CGROUP2);
 		assert_string_equal(sandbox.why, "container: it is bob's");
 		assert_true(sandbox.is_refused);
 	}
 	(void)snprintf(image.devices_v1, sizeof(image.devices_v1), "/x");
-	launch.spec.wants.isolation = WANTS_ISOLATION_CGROUP;
-	launch.minimum_isolation = WANTS_ISOLATION_CGROUP;
+	launch.spec.wants.isolation = ISOLATION_CGROUP;
+	launch.minimum_isolation = ISOLATION_CGROUP;
 	sandbox_judge_image(&launch, &image, &sandbox);
-	assert_int_equal(sandbox.level, JOB_ISOLATION_CGROUP1);
+	assert_int_equal(sandbox.level, ISOLATION_CGROUP1);
 	assert_false(sandbox.is_refused);
 }
 
 static void reasons_are_cut(void **state)
 {
-	struct sandbox sandbox = {.level = JOB_ISOLATION_ENV};
+	struct sandbox sandbox = {.level = ISOLATION_ENV};
 	char long_[SANDBOX_WHY_MAX * 2], text[CONTROL_TEXT_MAX];
 	memset(long_, 'x', sizeof(long_) - 1);
 	long_[sizeof(long_) - 1] = '\0';
