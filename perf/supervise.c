@@ -23,7 +23,7 @@
 #include "base/file.h"
 #include "base/parse.h"
 #include "perf/gate.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 #include "job/control.h"
 #include "job/jobdir.h"
 #include "job/launch.h"

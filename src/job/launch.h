@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "job/devguard.h"
+#include "job/cgroup/devguard.h"
 #include "job/place.h"
 #include "job/spec.h"
 #include "job/token.h"

@@ -20,7 +20,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 
 enum jobgroup_internals {
 	JOBGROUP_SELF_MAX = 16 << 10, /* bytes of /proc/self/cgroup */

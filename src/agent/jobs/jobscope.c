@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 
 enum jobscope_internals {
 	JOBSCOPE_TEXT_MAX = 4096, /* of cgroup.events, and of what systemd-run says */

@@ -18,7 +18,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/parse.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 #include "job/jobmemory.h"
 #include "doors/queue/queue_internal.h"
 #include "job/tree.h"

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 #include "libexec/container/docker.h"
 #include "libexec/container/podman.h"
 

@@ -25,7 +25,7 @@
 #include "base/err.h"
 #include "base/execute.h"
 #include "base/file.h"
-#include "job/cglimit.h"
+#include "job/cgroup/cglimit.h"
 #include "job/launch.h"
 #include "libexec/supervise/init.h"
 #include "libexec/supervise/landlock.h"

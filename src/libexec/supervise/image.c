@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "job/devguard.h"
+#include "job/cgroup/devguard.h"
 #include "libexec/supervise/program.h"
 #include "libexec/supervise/watch.h"
 

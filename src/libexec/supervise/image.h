@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 #include "job/control.h"
 #include "job/launch.h"
 

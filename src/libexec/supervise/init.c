@@ -20,7 +20,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 
 enum {
 	INIT_PATH_MAX = 64,

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 
 /* Until somebody ends it: with the scope, or at the end of the machine. */
 static void keep_stay(void)

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/file.h"
-#include "job/devguard.h"
+#include "job/cgroup/devguard.h"
 
 /* Of linux/landlock.h, which systems older than their kernel do not have. */
 enum landlock_kernel {

@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "job/devguard.h"
+#include "job/cgroup/devguard.h"
 
 /* What sluice.jobs.enforce closes begins so, and links and other things do not. */
 static const char nodes_prefix[] = "nvidia";

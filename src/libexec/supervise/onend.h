@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 #include "job/jobdir.h"
 
 struct agents;

@@ -9,8 +9,8 @@
 
 #include <stddef.h>
 
-#include "job/cglimit.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cglimit.h"
+#include "job/cgroup/cgroup.h"
 #include "job/jobdir.h"
 #include "job/launch.h"
 #include "job/token.h"

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/crash.h"
 #include "base/err.h"
-#include "job/cgoom.h"
+#include "job/cgroup/cgoom.h"
 #include "job/jobenv.h"
 #include "libexec/supervise/cause.h"
 #include "libexec/supervise/command.h"

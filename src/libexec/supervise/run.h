@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "job/cglimit.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cglimit.h"
+#include "job/cgroup/cgroup.h"
 #include "job/desk.h"
 #include "job/jobdir.h"
 #include "job/launch.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "job/devguard.h"
+#include "job/cgroup/devguard.h"
 #include "job/launch.h"
 #include "libexec/supervise/image.h"
 #include "libexec/supervise/landlock.h"

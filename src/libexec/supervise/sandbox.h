@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 #include "job/control.h"
 #include "job/job.h"
 

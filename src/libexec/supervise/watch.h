@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 #include "job/control.h"
 #include "job/desk.h"
 #include "job/warning.h"

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 #include "job/jobdir.h"
 #include "job/launch.h"
 #include "job/token.h"

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 #include "unit/unit.h"
 
 static void start(struct init *init)

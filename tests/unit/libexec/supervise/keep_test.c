@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 #include "unit/unit.h"
 
 enum { KEPT_WITHIN_MS = 10000 };

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "job/devguard.h"
+#include "job/cgroup/devguard.h"
 #include "unit/unit.h"
 
 static int open_error(const char *path)

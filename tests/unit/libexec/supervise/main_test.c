@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 #include "job/token.h"
 #include "job/tree.h"
 #include "unit/libexec/supervise/rig.h"

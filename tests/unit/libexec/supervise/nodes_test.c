@@ -16,7 +16,7 @@
 
 #include "base/err.h"
 #include "base/file.h"
-#include "job/devguard.h"
+#include "job/cgroup/devguard.h"
 #include "unit/unit.h"
 
 enum { USER = 61001, OTHER = 61002 };

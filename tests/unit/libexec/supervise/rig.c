@@ -20,7 +20,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 #include "job/token.h"
 #include "job/tree.h"
 #include "unit/unit.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,14 +8,14 @@
  * Kernel: Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst, cgroup-v1/pids.rst,
  * Documentation/scheduler/sched-bwc.rst.
  */
-#ifndef SLUICE_JOB_CGLIMIT_H
-#define SLUICE_JOB_CGLIMIT_H
+#ifndef SLUICE_JOB_CGROUP_CGLIMIT_H
+#define SLUICE_JOB_CGROUP_CGLIMIT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 
 enum cglimit_limits {
 	CGLIMIT_PIDS_DEFAULT = 16384, /* of a job that says nothing; and half of what there are */

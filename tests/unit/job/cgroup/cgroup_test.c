@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 #include "unit/unit.h"
 
 /* Where this machine has a cgroup2 file system that we may write; NULL: nowhere. */

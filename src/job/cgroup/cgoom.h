@@ -7,8 +7,8 @@
  *
  * Kernel: Documentation/admin-guide/cgroup-v1/memory.rst ("OOM Control").
  */
-#ifndef SLUICE_JOB_CGOOM_H
-#define SLUICE_JOB_CGOOM_H
+#ifndef SLUICE_JOB_CGROUP_CGOOM_H
+#define SLUICE_JOB_CGROUP_CGOOM_H
 
 #include <stdbool.h>
 

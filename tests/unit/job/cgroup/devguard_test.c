@@ -14,8 +14,8 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "job/cgroup.h"
-#include "job/devguard.h"
+#include "job/cgroup/cgroup.h"
+#include "job/cgroup/devguard.h"
 #include "unit/unit.h"
 
 enum { NODE_MAJOR = 195, NODE_DENIED = 77, NODE_ALLOWED = 78, READ_WRITE = 6 };

@@ -7,8 +7,8 @@
  * Kernel: Documentation/admin-guide/cgroup-v2.rst ("Device controller"),
  * Documentation/admin-guide/cgroup-v1/devices.rst, include/uapi/linux/bpf.h.
  */
-#ifndef SLUICE_JOB_DEVGUARD_H
-#define SLUICE_JOB_DEVGUARD_H
+#ifndef SLUICE_JOB_CGROUP_DEVGUARD_H
+#define SLUICE_JOB_CGROUP_DEVGUARD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,8 +7,8 @@
  *
  * Kernel: Documentation/admin-guide/cgroup-v2.rst.
  */
-#ifndef SLUICE_JOB_CGROUP_H
-#define SLUICE_JOB_CGROUP_H
+#ifndef SLUICE_JOB_CGROUP_CGROUP_H
+#define SLUICE_JOB_CGROUP_CGROUP_H
 
 #include <stdbool.h>
 #include <stddef.h>

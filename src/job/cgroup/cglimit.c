@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "job/cglimit.h"
+#include "job/cgroup/cglimit.h"
 
 #include <errno.h>
 #include <fcntl.h>

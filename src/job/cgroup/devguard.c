@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "job/devguard.h"
+#include "job/cgroup/devguard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "job/cgroup.h"
+#include "job/cgroup/cgroup.h"
 
 _Static_assert((int)DEVGUARD_MKNOD == BPF_DEVCG_ACC_MKNOD &&
 		   (int)DEVGUARD_READ == BPF_DEVCG_ACC_READ &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "job/cgoom.h"
+#include "job/cgroup/cgoom.h"
 
 #include <errno.h>
 #include <fcntl.h>

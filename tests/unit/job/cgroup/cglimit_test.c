@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Limits of a cgroup, for real where we may: root with cgroups of either version. */
-#include "job/cglimit.h"
+#include "job/cgroup/cglimit.h"
 
 #include <signal.h>
 #include <stdatomic.h>
