@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log_format.h"
+#include "base/names.h"
 #include "base/suggest.h"
 
 enum log_internals {
@@ -41,21 +42,14 @@ struct log {
 
 static _Atomic int log_level_now = LOG_LEVEL_INFO;
 
-static const struct {
-	const char *name;
-	enum log_level level;
-} level_names[] = {
-    {"error", LOG_LEVEL_ERROR}, {"warning", LOG_LEVEL_WARNING}, {"notice", LOG_LEVEL_NOTICE},
-    {"info", LOG_LEVEL_INFO},	{"debug", LOG_LEVEL_DEBUG},
-};
-
 const char *log_level_to_string(enum log_level level)
 {
-	for (size_t i = 0; i < array_length(level_names); i++) {
-		if (level_names[i].level == level)
-			return level_names[i].name;
-	}
-	return "unknown";
+	static const char *const names[] = {
+	    [LOG_LEVEL_ERROR] = "error",   [LOG_LEVEL_WARNING] = "warning",
+	    [LOG_LEVEL_NOTICE] = "notice", [LOG_LEVEL_INFO] = "info",
+	    [LOG_LEVEL_DEBUG] = "debug",
+	};
+	return names_at(names, level, "unknown");
 }
 
 void log_set_level(enum log_level level)

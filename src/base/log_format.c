@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/names.h"
 #include "base/text.h"
 
 enum log_format_internals {
@@ -51,20 +52,13 @@ static void log_time_utc(const struct timespec *when, char out[LOG_TIME_SIZE])
 
 static const char *log_colour(enum log_level level)
 {
-	switch (level) {
-	case LOG_LEVEL_ERROR:
-		return "\x1b[1;31m";
-	case LOG_LEVEL_WARNING:
-		return "\x1b[1;33m";
-	case LOG_LEVEL_NOTICE:
-		return "\x1b[1m";
-	case LOG_LEVEL_DEBUG:
-		return "\x1b[2m";
-	case LOG_LEVEL_INFO:
-		break;
-	}
-
-	return "";
+	static const char *const colours[] = {
+	    [LOG_LEVEL_ERROR] = "\x1b[1;31m",
+	    [LOG_LEVEL_WARNING] = "\x1b[1;33m",
+	    [LOG_LEVEL_NOTICE] = "\x1b[1m",
+	    [LOG_LEVEL_DEBUG] = "\x1b[2m",
+	};
+	return names_at(colours, level, "");
 }
 
 static int log_text_head(struct buf *out, const struct log_entry *entry, enum log_text_style style)

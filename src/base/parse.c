@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/names.h"
 
 enum parse_limits {
 	PARSE_FRACTION_DIGITS = 9, /* of sizes and durations; further digits are cut off */
@@ -324,12 +325,11 @@ int parse_bool(const char *text, bool *out)
 	static const char *const yes[] = {"true", "yes", "on", "1"};
 	static const char *const no[] = {"false", "no", "off", "0"};
 
-	for (size_t i = 0; i < array_length(yes); i++) {
-		if (strcmp(text, yes[i]) == 0 || strcmp(text, no[i]) == 0) {
-			*out = strcmp(text, yes[i]) == 0;
-			return 0;
-		}
-	}
+	bool is_yes = names_find(yes, text) >= 0;
 
-	return -EINVAL;
+	if (!is_yes && names_find(no, text) < 0)
+		return -EINVAL;
+
+	*out = is_yes;
+	return 0;
 }

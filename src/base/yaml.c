@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/names.h"
 
 enum yaml_internals {
 	YAML_NODE_BYTES =
@@ -619,12 +620,7 @@ bool yaml_is_null(const struct yaml_node *node)
 
 	static const char *const nulls[] = {"", "~", "null", "Null", "NULL"};
 
-	for (size_t i = 0; i < array_length(nulls); i++) {
-		if (strcmp(node->text, nulls[i]) == 0)
-			return true;
-	}
-
-	return false;
+	return names_find(nulls, node->text) >= 0;
 }
 
 const char *yaml_describe(const struct yaml_node *node, char *out, size_t size)

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/text.h"
 
 /* These differ between any two minutes, or processes. */
@@ -17,10 +18,7 @@ static const char *const diff_restless[] = {"shm_free_bytes", "cgroup"};
 
 static bool diff_is_restless(const char *key)
 {
-	for (size_t i = 0; i < array_length(diff_restless); i++)
-		if (strcmp(key, diff_restless[i]) == 0)
-			return true;
-	return false;
+	return names_find(diff_restless, key) >= 0;
 }
 
 static int diff_value(json_t *value, struct buf *out)

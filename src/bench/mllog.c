@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "bench/mlnotation.h"
 
@@ -227,9 +228,9 @@ static int mllog_take_new(struct mllog *out, const json_t *body, bool is_convert
 		return err_set(err, -EINVAL, "'%s' has no time_ms", key);
 
 	out->event = mllog_event_of_key(key);
-	for (size_t i = 0; event && i < array_length(mllog_events); i++)
-		if (strcmp(event, mllog_events[i]) == 0)
-			out->event = (enum mllog_event)i;
+	int at = event ? names_find(mllog_events, event) : -EINVAL;
+	if (at >= 0)
+		out->event = (enum mllog_event)at;
 
 	return mllog_take_metadata(out, body, is_converted, err);
 }

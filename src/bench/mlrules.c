@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "bench/mllog.h"
 
@@ -35,7 +36,7 @@ int mlrules_from_string(const char *text, enum mlrules_round *out)
 
 const char *mlrules_to_string(enum mlrules_round round)
 {
-	return (size_t)round < MLRULES_ROUNDS ? mlrules_rounds[round] : "?";
+	return names_at(mlrules_rounds, round, "?");
 }
 
 bool mlrules_has(enum mlrules_round round, const char *benchmark)

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "bench/stats.h"
 
 #define MLRUN_MINUTE_MS	      60000.0
@@ -393,9 +394,9 @@ static void mlrun_take_phase(struct mlrun *run, enum mlrun_phase phase, const st
 static void mlrun_take_event(struct mlrun *run, const struct mllog *log)
 {
 	const char *key = strcmp(log->key, "eval_error") == 0 ? "eval_accuracy" : log->key;
-	for (size_t i = 0; i < PHASE_COUNT; i++)
-		if (strcmp(key, mlrun_phases[i]) == 0)
-			mlrun_take_phase(run, (enum mlrun_phase)i, log);
+	int phase = names_find(mlrun_phases, key);
+	if (phase >= 0)
+		mlrun_take_phase(run, (enum mlrun_phase)phase, log);
 
 	if (strcmp(key, "eval_result") == 0)
 		run->eval_stamp_s = fmax(run->eval_stamp_s, log->timestamp_s);
@@ -499,11 +500,7 @@ static void mlrun_check_words(struct mlrun *run, enum mlrules_round ruleset)
 		mlrun_find(run, "submission_division is '%.40s': closed or open", run->division);
 
 	size_t count = ruleset == MLRULES_06 ? array_length(states) - 1 : array_length(states);
-	bool is_known = run->status[0] == '\0';
-	for (size_t i = 0; i < count; i++)
-		is_known = is_known || strcmp(run->status, states[i]) == 0;
-
-	if (!is_known)
+	if (run->status[0] && names_find_of(states, count, run->status) < 0)
 		mlrun_find(run, "submission_status is '%.40s': cloud, onprem, research%s",
 			   run->status, ruleset == MLRULES_06 ? "" : " or preview");
 	if (run->benchmark[0] && !mlrules_has(ruleset, run->benchmark))

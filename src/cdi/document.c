@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 
 /* What is read, and the lowest version that what was read so far needs: a place in the table. */
@@ -205,10 +206,9 @@ static int document_stage(struct document_reader *reader, const struct yaml_node
 	static const char *const stages[] = {"prestart",       "createRuntime", "createContainer",
 					     "startContainer", "poststart",	"poststop"};
 	int rc = document_text(reader, node, path);
-	for (size_t i = 0; rc == 0 && i < array_length(stages); i++)
-		if (strcmp(stages[i], node->text) == 0)
-			return 0;
-	return rc < 0 ? rc : document_fail(reader, node, path, "has to be a stage of a hook");
+	if (rc == 0 && names_find(stages, node->text) < 0)
+		rc = document_fail(reader, node, path, "has to be a stage of a hook");
+	return rc;
 }
 
 static int document_node(struct document_reader *reader, const struct yaml_node *node,
@@ -453,10 +453,7 @@ static int document_kind(struct document_reader *reader, const struct yaml_node 
 
 int document_version_rank(const char *version)
 {
-	for (unsigned i = 0; i < array_length(document_versions); i++)
-		if (strcmp(document_versions[i], version + (version[0] == 'v')) == 0)
-			return (int)i;
-	return -EINVAL;
+	return names_find(document_versions, version + (version[0] == 'v'));
 }
 
 static int document_check_version(struct document_reader *reader, const struct yaml_node *node)

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "cdi/driver_internal.h"
 #include "cdi/ldcache.h"
@@ -289,10 +290,8 @@ static bool driver_is_version(const char *text)
 
 static bool driver_has_own_version(const char *name)
 {
-	for (size_t i = 0; i < array_length(driver_own_versions); i++)
-		if (strcmp(driver_own_versions[i], name) == 0)
-			return true;
-	return text_starts_with(name, "libnvidia-nvvm70.so.");
+	return names_find(driver_own_versions, name) >= 0 ||
+	       text_starts_with(name, "libnvidia-nvvm70.so.");
 }
 
 /* Whether a file may be a library of the driver: other projects' have versions too. */

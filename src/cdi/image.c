@@ -220,12 +220,10 @@ static void image_own(struct image_root *root, const char *path, const char *lib
 /* Every entry of the cache comes before the built-in directories. */
 static void image_check_entry(struct image_root *root, const struct ldcache_entry *entry)
 {
-	const char *library = NULL, *slash = strrchr(entry->path, '/');
+	const char *slash = strrchr(entry->path, '/');
 	char directory[FILE_PATH_MAX];
-
-	for (size_t i = 0; i < array_length(image_libraries); i++)
-		if (strcmp(image_libraries[i], entry->name) == 0)
-			library = image_libraries[i];
+	int at = names_find(image_libraries, entry->name);
+	const char *library = at >= 0 ? image_libraries[at] : NULL;
 
 	if (!library || entry->arch != root->arch->cache || entry->path[0] != '/' ||
 	    file_path(directory, NULL, "%.*s/", (int)(slash - entry->path), entry->path) < 0)

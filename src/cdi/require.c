@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "base/text.h"
 #include "cdi/oci.h"
@@ -257,10 +258,7 @@ static bool require_is_disabled(const json_t *env)
 	static const char *const words[] = {"1", "t", "T", "TRUE", "true", "True"};
 	const char *value =
 	    oci_variable(env, "NVIDIA_DISABLE_REQUIRE", strlen("NVIDIA_DISABLE_REQUIRE"));
-	for (size_t i = 0; value && i < array_length(words); i++)
-		if (strcmp(words[i], value) == 0)
-			return true;
-	return false;
+	return value && names_find(words, value) >= 0;
 }
 
 /* An expression of the variable `name`. Keeps the first reason. */

@@ -394,9 +394,8 @@ bool scan_may_write(const struct scan *scan, const char *kind, const char *own,
 	if (out_foreign)
 		*out_foreign = NULL;
 
-	for (size_t i = 0; i < array_length(scan_own_kinds); i++)
-		if (strcmp(scan_own_kinds[i], kind) == 0)
-			return true;
+	if (names_find(scan_own_kinds, kind) >= 0)
+		return true;
 
 	for (uint32_t i = 0; i < scan->count; i++) {
 		const struct scan_file *file = &scan->files[i];

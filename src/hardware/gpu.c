@@ -95,10 +95,7 @@ const char *gpu_architecture_to_string(uint32_t architecture)
 	    [GPU_ARCH_HOPPER] = "Hopper",
 	    [GPU_ARCH_BLACKWELL] = "Blackwell",
 	};
-	if (architecture < array_length(names) && names[architecture])
-		return names[architecture];
-
-	return "unknown";
+	return names_at(names, architecture, "unknown");
 }
 
 /* Up to 6 as in libnvidia-container (src/driver.c); newer ones as in NVIDIA's go-nvlib, with which
@@ -110,7 +107,7 @@ const char *gpu_brand_to_string(uint32_t brand)
 	    "TITAN",	 "NvidiaVApps", "NvidiaVPC", "NvidiaVCS",  "NvidiaVWS", "NvidiaCloudGaming",
 	    "QuadroRTX", "NvidiaRTX",	"Nvidia",    "GeForceRTX", "TitanRTX",
 	};
-	return brand < array_length(names) ? names[brand] : names[0];
+	return names_at(names, brand, names[0]);
 }
 
 const char *gpu_mig_mode_to_string(uint32_t mode)
@@ -125,22 +122,12 @@ const char *gpu_mig_mode_to_string(uint32_t mode)
 
 const char *gpu_level_to_string(uint32_t level)
 {
-	switch (level) {
-	case GPU_LEVEL_INTERNAL:
-		return "X";
-	case GPU_LEVEL_SINGLE:
-		return "PIX";
-	case GPU_LEVEL_MULTIPLE:
-		return "PXB";
-	case GPU_LEVEL_HOSTBRIDGE:
-		return "PHB";
-	case GPU_LEVEL_NODE:
-		return "NODE";
-	case GPU_LEVEL_SYSTEM:
-		return "SYS";
-	default:
-		return "?";
-	}
+	static const char *const names[] = {
+	    [GPU_LEVEL_INTERNAL] = "X",	  [GPU_LEVEL_SINGLE] = "PIX",
+	    [GPU_LEVEL_MULTIPLE] = "PXB", [GPU_LEVEL_HOSTBRIDGE] = "PHB",
+	    [GPU_LEVEL_NODE] = "NODE",	  [GPU_LEVEL_SYSTEM] = "SYS",
+	};
+	return names_at(names, level, "?");
 }
 
 bool gpu_uuid_is_simulated(const char *uuid)

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "hardware/minors.h"
 
@@ -20,10 +21,7 @@ enum { GPUNODES_MEMORY_MAJOR = 1, GPUNODES_DEVICES_MAX = 64 << 10 };
 
 static bool gpunodes_is_given(const char *uuid, const char *const *uuids, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
-		if (strcmp(uuid, uuids[i]) == 0)
-			return true;
-	return false;
+	return names_find_of(uuids, count, uuid) >= 0;
 }
 
 static bool gpunodes_gives_part(const struct inventory *inventory, uint32_t gpu,

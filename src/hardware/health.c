@@ -805,11 +805,7 @@ const char *health_cause_to_string(uint32_t cause)
 
 int health_cause_from_string(const char *word)
 {
-	for (int i = 0; i < HEALTH_CAUSE_COUNT; i++) {
-		if (strcmp(cause_names[i], word) == 0)
-			return i;
-	}
-	return -EINVAL;
+	return names_find(cause_names, word);
 }
 
 const char *health_recovery_to_string(uint32_t action)

@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "base/text.h"
 #include "hardware/driver_root.h"
@@ -37,52 +38,30 @@ const char *nvml_function_to_string(enum nvml_function function)
 
 const char *nvml_return_to_string(int32_t result)
 {
-	switch (result) {
-	case NVML_OK:
-		return "success";
-	case NVML_UNINITIALIZED:
-		return "not initialised";
-	case NVML_INVALID_ARGUMENT:
-		return "invalid argument";
-	case NVML_NOT_SUPPORTED:
-		return "not supported";
-	case NVML_NO_PERMISSION:
-		return "no permission";
-	case NVML_NOT_FOUND:
-		return "not found";
-	case NVML_INSUFFICIENT_SIZE:
-		return "insufficient size";
-	case NVML_DRIVER_NOT_LOADED:
-		return "driver not loaded";
-	case NVML_TIMEOUT:
-		return "timeout";
-	case NVML_LIBRARY_NOT_FOUND:
-		return "a library of the driver was not found";
-	case NVML_FUNCTION_NOT_FOUND:
-		return "function not found";
-	case NVML_GPU_IS_LOST:
-		return "the GPU is lost";
-	case NVML_RESET_REQUIRED:
-		return "the GPU needs a reset";
-	case NVML_OPERATING_SYSTEM:
-		return "the GPU control device is blocked by the operating system";
-	case NVML_LIB_RM_VERSION_MISMATCH:
-		return "driver and library versions differ";
-	case NVML_IN_USE:
-		return "in use";
-	case NVML_MEMORY:
-		return "out of memory";
-	case NVML_NO_DATA:
-		return "no data";
-	case NVML_ARGUMENT_VERSION_MISMATCH:
-		return "argument version mismatch";
-	case NVML_NOT_READY:
-		return "not ready";
-	case NVML_GPU_NOT_FOUND:
-		return "no GPU was found";
-	default:
-		return "unknown error";
-	}
+	static const char *const names[] = {
+	    [NVML_OK] = "success",
+	    [NVML_UNINITIALIZED] = "not initialised",
+	    [NVML_INVALID_ARGUMENT] = "invalid argument",
+	    [NVML_NOT_SUPPORTED] = "not supported",
+	    [NVML_NO_PERMISSION] = "no permission",
+	    [NVML_NOT_FOUND] = "not found",
+	    [NVML_INSUFFICIENT_SIZE] = "insufficient size",
+	    [NVML_DRIVER_NOT_LOADED] = "driver not loaded",
+	    [NVML_TIMEOUT] = "timeout",
+	    [NVML_LIBRARY_NOT_FOUND] = "a library of the driver was not found",
+	    [NVML_FUNCTION_NOT_FOUND] = "function not found",
+	    [NVML_GPU_IS_LOST] = "the GPU is lost",
+	    [NVML_RESET_REQUIRED] = "the GPU needs a reset",
+	    [NVML_OPERATING_SYSTEM] = "the GPU control device is blocked by the operating system",
+	    [NVML_LIB_RM_VERSION_MISMATCH] = "driver and library versions differ",
+	    [NVML_IN_USE] = "in use",
+	    [NVML_MEMORY] = "out of memory",
+	    [NVML_NO_DATA] = "no data",
+	    [NVML_ARGUMENT_VERSION_MISMATCH] = "argument version mismatch",
+	    [NVML_NOT_READY] = "not ready",
+	    [NVML_GPU_NOT_FOUND] = "no GPU was found",
+	};
+	return names_at(names, result, "unknown error");
 }
 
 bool nvml_return_is_absent(int32_t result)

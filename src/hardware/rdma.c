@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/names.h"
 #include "base/parse.h"
 
 enum {
@@ -392,12 +393,6 @@ bool rdma_is_same(const struct rdma_inventory *a, const struct rdma_inventory *b
 
 /* ---- words ---- */
 
-static const char *word(const char *const *words, size_t count, uint32_t number,
-			const char *otherwise)
-{
-	return number < count && words[number] ? words[number] : otherwise;
-}
-
 const char *rdma_node_kind_to_string(uint32_t kind)
 {
 	static const char *const words[] = {[RDMA_UVERBS] = "uverbs",
@@ -405,7 +400,7 @@ const char *rdma_node_kind_to_string(uint32_t kind)
 					    [RDMA_ISSM] = "issm",
 					    [RDMA_UCM] = "ucm",
 					    [RDMA_CM] = "rdma_cm"};
-	return word(words, array_length(words), kind, "unknown");
+	return names_at(words, kind, "unknown");
 }
 
 const char *rdma_node_state_to_string(uint32_t state)
@@ -414,28 +409,28 @@ const char *rdma_node_state_to_string(uint32_t state)
 					    [RDMA_NODE_MISSING] = "missing",
 					    [RDMA_NODE_WRONG] = "wrong numbers",
 					    [RDMA_NODE_STAND_IN] = "stand-in"};
-	return word(words, array_length(words), state, "unknown");
+	return names_at(words, state, "unknown");
 }
 
 const char *rdma_link_layer_to_string(uint32_t layer)
 {
 	static const char *const words[] = {
 	    [RDMA_LAYER_INFINIBAND] = "InfiniBand", [RDMA_LAYER_ETHERNET] = "Ethernet"};
-	return word(words, array_length(words), layer, "unknown");
+	return names_at(words, layer, "unknown");
 }
 
 const char *rdma_link_type_to_string(uint32_t type)
 {
 	static const char *const words[] = {
 	    [RDMA_LINK_ETHER] = "ether", [RDMA_LINK_INFINIBAND] = "infiniband"};
-	return word(words, array_length(words), type, "");
+	return names_at(words, type, "");
 }
 
 const char *rdma_netns_to_string(uint32_t netns)
 {
 	static const char *const words[] = {
 	    [RDMA_NETNS_SHARED] = "shared", [RDMA_NETNS_EXCLUSIVE] = "exclusive"};
-	return word(words, array_length(words), netns, "unknown");
+	return names_at(words, netns, "unknown");
 }
 
 const char *rdma_reason_to_string(uint32_t code)
@@ -449,5 +444,5 @@ const char *rdma_reason_to_string(uint32_t code)
 	    [RDMA_REASON_NETNS] = "rdma subsystem is in exclusive netns mode",
 	    [RDMA_REASON_SOFTWARE] = "software adapter, and softwareAdapters is not set",
 	};
-	return word(words, array_length(words), code, "unknown");
+	return names_at(words, code, "unknown");
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/names.h"
 #include "base/text.h"
 
 enum { FORM_LIST_FIRST = 8 };
@@ -203,11 +204,10 @@ static int form_string_from(const struct form_field *field, const char *text, ch
 static int form_word_from(const struct form_field *field, const char *text, uint32_t *out,
 			  struct err *err)
 {
-	for (uint32_t i = 0; i <= field->max; i++) {
-		if (strcmp(text, field->words[i]) == 0) {
-			*out = i;
-			return 0;
-		}
+	int at = names_find_of(field->words, (size_t)field->max + 1, text);
+	if (at >= 0) {
+		*out = (uint32_t)at;
+		return 0;
 	}
 
 	return *text == '\0'

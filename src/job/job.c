@@ -52,15 +52,6 @@ static const char *const job_reason_names[] = {
     [JOB_REASON_CONTAINER_ERROR] = "ContainerError",
 };
 
-/* The index of `text` in `names`, or -EINVAL. */
-static int job_name_find(const char *const *names, size_t count, const char *text)
-{
-	for (size_t i = 0; i < count; i++)
-		if (names[i][0] == text[0] && strcmp(names[i], text) == 0)
-			return (int)i;
-	return -EINVAL;
-}
-
 void job_done(struct job *job)
 {
 	free(job->reason_text);
@@ -134,7 +125,7 @@ const char *job_state_to_string(enum job_state state)
 
 int job_state_from_string(const char *text, enum job_state *out)
 {
-	int index = job_name_find(job_state_names, array_length(job_state_names), text);
+	int index = names_find(job_state_names, text);
 	if (index < 0)
 		return index;
 	*out = (enum job_state)index;
@@ -148,7 +139,7 @@ const char *job_reason_to_string(enum job_reason reason)
 
 int job_reason_from_string(const char *text, enum job_reason *out)
 {
-	int index = job_name_find(job_reason_names, array_length(job_reason_names), text);
+	int index = names_find(job_reason_names, text);
 	if (index < 0)
 		return index;
 	*out = (enum job_reason)index;

@@ -481,13 +481,10 @@ static bool jobdir_read_end(struct jobdir_lines *lines, enum jobdir_end *out)
 	if (!jobdir_text(lines, "end", text, sizeof(text)))
 		return false;
 
-	for (size_t i = 0; i < array_length(jobdir_ends); i++)
-		if (strcmp(text, jobdir_ends[i]) == 0) {
-			*out = (enum jobdir_end)i;
-			return true;
-		}
-
-	return false;
+	int at = names_find(jobdir_ends, text);
+	if (at >= 0)
+		*out = (enum jobdir_end)at;
+	return at >= 0;
 }
 
 static size_t jobdir_format_result(const struct jobdir_result *result, char out[JOBDIR_FILE_MAX])

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/names.h"
 #include "base/parse.h"
 #include "base/text.h"
 #include "job/indices.h"

@@ -406,14 +406,10 @@ static const char *override_text(const struct schema_row *row, const char *text)
 {
 	static const char *const yes[] = {"1", "t", "T"}, *const no[] = {"0", "f", "F"};
 
-	for (size_t i = 0; row->type == SCHEMA_BOOL && i < array_length(yes); i++) {
-		if (strcmp(text, yes[i]) == 0)
-			return "true";
-		if (strcmp(text, no[i]) == 0)
-			return "false";
-	}
+	if (row->type != SCHEMA_BOOL)
+		return text;
 
-	return text;
+	return names_find(yes, text) >= 0 ? "true" : names_find(no, text) >= 0 ? "false" : text;
 }
 
 static int config_override(struct config *config, const struct config_overrides *overrides,

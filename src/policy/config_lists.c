@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "base/suggest.h"
 #include "base/text.h"
@@ -52,11 +53,7 @@ int reader_entry(const struct reader *reader, const struct yaml_node *entry, con
 
 	for (size_t i = 0; i < entry->entry_count; i++) {
 		const struct yaml_node *key = entry->entries[i].key;
-		bool is_known = false;
-		for (size_t k = 0; k < known_count; k++)
-			is_known |= strcmp(key->text, known[k]) == 0;
-
-		if (is_known)
+		if (names_find_of(known, known_count, key->text) >= 0)
 			continue;
 
 		int rc = reader_unknown(reader, key, path,

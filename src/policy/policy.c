@@ -222,10 +222,8 @@ static bool is_visible(const char *visible, const struct inventory *inventory,
 {
 	static const char *const not_a_list[] = {"", "all", "none", "void"};
 
-	for (size_t i = 0; i < array_length(not_a_list); i++) {
-		if (!visible || strcmp(visible, not_a_list[i]) == 0)
-			return true;
-	}
+	if (!visible || names_find(not_a_list, visible) >= 0)
+		return true;
 
 	while (*visible != '\0') {
 		size_t length = strcspn(visible, ",");

@@ -205,14 +205,12 @@ static int read_health(const struct rdma_reader *in, const struct yaml_node *nod
 	static const char *const words[] = {
 	    [RDMA_CONFIG_HEALTH_OFF] = "off", [RDMA_CONFIG_HEALTH_PORT] = "port"};
 
-	for (uint32_t i = 0; i < array_length(words); i++) {
-		if (node->kind == YAML_SCALAR && strcmp(node->text, words[i]) == 0) {
-			out->health = i;
-			return 0;
-		}
-	}
+	int at = node->kind == YAML_SCALAR ? names_find(words, node->text) : -EINVAL;
+	if (at < 0)
+		return wrong_kind(in, node, path, "off or port");
 
-	return wrong_kind(in, node, path, "off or port");
+	out->health = (uint32_t)at;
+	return 0;
 }
 
 static int read_needs(const struct rdma_reader *in, const struct yaml_node *node, const char *path,

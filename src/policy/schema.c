@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/domain.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "base/suggest.h"
 #include "base/text.h"
@@ -393,14 +394,11 @@ static int set_bool(struct config *config, const struct schema_row *row, const c
 					  "on",	  "On",	  "ON",	  "y",	 "Y"};
 	static const char *const no[] = {"false", "False", "FALSE", "no", "No", "NO",
 					 "off",	  "Off",   "OFF",   "n",  "N"};
-	_Static_assert(array_length(yes) == array_length(no), "they come in pairs");
 
-	for (size_t i = 0; i < array_length(yes); i++) {
-		bool value = strcmp(text, yes[i]) == 0;
-		if (value || strcmp(text, no[i]) == 0) {
-			memcpy(schema_member(config, row), &value, sizeof(value));
-			return 0;
-		}
+	bool value = names_find(yes, text) >= 0;
+	if (value || names_find(no, text) >= 0) {
+		memcpy(schema_member(config, row), &value, sizeof(value));
+		return 0;
 	}
 
 	return err_set(err, -EINVAL, "expected true or false, found '%.64s'", text);

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 
 /* Of what is no slot: leases of the whole device, or of parts, come behind those of slots. */
@@ -45,30 +46,18 @@ struct ledger_place {
 
 const char *ledger_amount_to_string(enum ledger_amount amount)
 {
-	switch (amount) {
-	case LEDGER_MEMORY:
-		return "bytes of memory";
-	case LEDGER_TIME:
-		return "slices of time";
-	case LEDGER_AMOUNTS:
-		break;
-	}
-
-	return "?";
+	static const char *const names[LEDGER_AMOUNTS] = {
+	    [LEDGER_MEMORY] = "bytes of memory",
+	    [LEDGER_TIME] = "slices of time",
+	};
+	return names_at(names, amount, "?");
 }
 
 const char *ledger_form_to_string(enum ledger_form form)
 {
-	switch (form) {
-	case LEDGER_ANY:
-		return "any";
-	case LEDGER_WHOLE:
-		return "whole";
-	case LEDGER_SHARE:
-		return "share";
-	}
-
-	return "?";
+	static const char *const names[] = {
+	    [LEDGER_ANY] = "any", [LEDGER_WHOLE] = "whole", [LEDGER_SHARE] = "share"};
+	return names_at(names, form, "?");
 }
 
 struct ledger *ledger_new(void)

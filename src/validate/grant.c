@@ -88,10 +88,8 @@ static void grant_parse(const char *text, struct grant_list *out)
 static bool grant_is_empty(const char *text)
 {
 	static const char *const words[] = {"", "all", "none", "void"};
-	for (size_t i = 0; i < array_length(words); i++)
-		if (strcmp(text, words[i]) == 0)
-			return true;
-	return text[0] == '/'; /* /var/run/nvidia-container-devices: given by mounts */
+	return names_find(words, text) >= 0 ||
+	       text[0] == '/'; /* /var/run/nvidia-container-devices: given by mounts */
 }
 
 void grant_read(char *const *environment, struct grant *out)

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/jsonw.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "web/busy.h"
 
@@ -38,16 +39,10 @@ bool state_is_stale(const struct view *view, uint64_t now_ns)
 	return age > VIEW_STALE_NS;
 }
 
-static const char *word_of(const char *const *words, size_t count, uint32_t number)
-{
-	return number < count ? words[number] : "unknown";
-}
-#define WORD_OF(words, number) word_of((words), array_length(words), (number))
-
 const char *state_health_to_string(uint32_t health)
 {
 	static const char *const words[] = {"unknown", "healthy", "degraded", "unhealthy"};
-	return WORD_OF(words, health);
+	return names_at(words, health, "unknown");
 }
 
 /* --- small things ----------------------------------------------------------------------------- */
@@ -157,7 +152,7 @@ static void gpu_put_state(struct jsonw *json, const char *name, const struct vie
 {
 	/* the words of enum gpu_state */
 	static const char *const words[] = {"ok", "lost", "reset required", "hung", "error"};
-	jsonw_text(json, name, WORD_OF(words, view->snapshot.gpu[gpu].state));
+	jsonw_text(json, name, names_at(words, view->snapshot.gpu[gpu].state, "unknown"));
 }
 
 static void gpu_put_state_reason(struct jsonw *json, const char *name, const struct view *view,
@@ -395,7 +390,7 @@ static void put_holders(struct jsonw *json, const char *name, const struct state
 
 		jsonw_object(json, NULL);
 		put_place(json, at->view, holder->gpu, holder->mig);
-		jsonw_text(json, "mode", WORD_OF(modes, holder->mode));
+		jsonw_text(json, "mode", names_at(modes, holder->mode, "unknown"));
 
 		if (holder->slot != SNAPSHOT_U32_ABSENT)
 			jsonw_u64(json, "slot", holder->slot);

@@ -9,6 +9,7 @@
 #include "agent/node.h"
 #include "base/check.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "policy/config.h"
 
@@ -39,12 +40,7 @@ static bool nodelabels_is_upgrade(const char *state)
 					     "pod-deletion-required", "drain-required",
 					     "pod-restart-required"};
 
-	for (size_t i = 0; i < array_length(states); i++) {
-		if (strcmp(state, states[i]) == 0)
-			return true;
-	}
-
-	return false;
+	return names_find(states, state) >= 0;
 }
 
 void nodelabels_judge(const struct nodelabels_values *values, bool obeys,

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/crash.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "base/text.h"
 
@@ -92,12 +93,8 @@ static bool is_node(const char *name)
 	static const char *const control[] = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"};
 	static const char gpu[] = "nvidia", cap[] = "nvidia-caps/nvidia-cap";
 
-	for (size_t i = 0; i < array_length(control); i++) {
-		if (strcmp(name, control[i]) == 0)
-			return true;
-	}
-
-	return (strncmp(name, cap, sizeof(cap) - 1) == 0 && is_number(name + sizeof(cap) - 1)) ||
+	return names_find(control, name) >= 0 ||
+	       (strncmp(name, cap, sizeof(cap) - 1) == 0 && is_number(name + sizeof(cap) - 1)) ||
 	       (text_starts_with(name, gpu) && is_number(name + sizeof(gpu) - 1));
 }
 

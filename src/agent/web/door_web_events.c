@@ -11,6 +11,7 @@
 #include "agent/vitals.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/repeats.h"
 #include "hardware/gpu.h"
 #include "hardware/kmsg.h"
@@ -109,18 +110,13 @@ __attribute__((format(printf, 2, 3))) static void event_say(struct view_event *e
 
 static const char *class_advice(enum xid_class class_)
 {
-	switch (class_) {
-	case XID_RESET:
-		return "let what runs on the GPU end, then reset it: 'sluice health' says how";
-	case XID_REBOOT:
-		return "drain the machine and restart it";
-	case XID_INSPECT:
-		return "somebody has to look: see 'sluice health' and the kernel log";
-	case XID_APP:
-		return "look at the job or container that used the GPU";
-	default:
-		return "";
-	}
+	static const char *const advice[] = {
+	    [XID_RESET] = "let what runs on the GPU end, then reset it: 'sluice health' says how",
+	    [XID_REBOOT] = "drain the machine and restart it",
+	    [XID_INSPECT] = "somebody has to look: see 'sluice health' and the kernel log",
+	    [XID_APP] = "look at the job or container that used the GPU",
+	};
+	return names_at(advice, class_, "");
 }
 
 static enum health_state class_health(enum xid_class class_)

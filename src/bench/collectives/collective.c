@@ -90,13 +90,11 @@ int collective_type_parse(const char *text, enum collective_type *out)
 
 int collective_redop_parse(const char *text, enum collective_redop *out)
 {
-	for (int i = 0; i < COLLECTIVE_REDOP_COUNT; i++) {
-		if (strcmp(text, redop_names[i]) == 0) {
-			*out = (enum collective_redop)i;
-			return 0;
-		}
-	}
-	return -EINVAL;
+	int at = names_find(redop_names, text);
+	if (at < 0)
+		return at;
+	*out = (enum collective_redop)at;
+	return 0;
 }
 
 size_t collective_type_size(enum collective_type type)

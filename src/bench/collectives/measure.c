@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "bench/collectives/element.h"
 #include "bench/collectives/guard.h"
 #include "bench/collectives/pattern.h"
@@ -45,26 +46,16 @@ struct measure {
 
 const char *measure_phase_to_string(enum measure_phase phase)
 {
-	switch (phase) {
-	case MEASURE_STARTS:
-		return "starts";
-	case MEASURE_ALLOCATES:
-		return "allocates buffers";
-	case MEASURE_WARMS:
-		return "warms up";
-	case MEASURE_STREAM:
-		return "timed back to back";
-	case MEASURE_ISOLATED:
-		return "timed one by one";
-	case MEASURE_CHECKS:
-		return "checked";
-	case MEASURE_ENDS:
-		return "ends";
-	case MEASURE_PHASE_COUNT:
-		break;
-	}
-
-	return "?";
+	static const char *const names[MEASURE_PHASE_COUNT] = {
+	    [MEASURE_STARTS] = "starts",
+	    [MEASURE_ALLOCATES] = "allocates buffers",
+	    [MEASURE_WARMS] = "warms up",
+	    [MEASURE_STREAM] = "timed back to back",
+	    [MEASURE_ISOLATED] = "timed one by one",
+	    [MEASURE_CHECKS] = "checked",
+	    [MEASURE_ENDS] = "ends",
+	};
+	return names_at(names, phase, "?");
 }
 
 void measure_row_done(struct measure_row *row)

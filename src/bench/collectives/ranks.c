@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "bench/collectives/backend.h"
 #include "bench/collectives/mpi/mpi.h"
@@ -35,7 +36,7 @@ const char *ranks_backend_to_string(enum request_backend backend)
 	    [REQUEST_BACKEND_MPI] = "mpi",
 	    [REQUEST_BACKEND_NCCL] = "nccl",
 	};
-	return names[backend];
+	return names_at(names, backend, "?");
 }
 
 uint32_t ranks_processors(void)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "cdi/runtime/daemon_json.h"
 #include "cdi/runtime/runtime_internal.h"
@@ -45,16 +46,9 @@ const char *runtime_restart(enum runtime_kind kind)
 
 const char *runtime_state_to_string(enum runtime_state state)
 {
-	switch (state) {
-	case RUNTIME_READY:
-		return "ready";
-	case RUNTIME_CHANGE:
-		return "change";
-	case RUNTIME_CANNOT:
-		return "cannot";
-	}
-
-	return "unknown";
+	static const char *const names[] = {
+	    [RUNTIME_READY] = "ready", [RUNTIME_CHANGE] = "change", [RUNTIME_CANNOT] = "cannot"};
+	return names_at(names, state, "unknown");
 }
 
 const char *runtime_config(const struct runtime_machine *machine)

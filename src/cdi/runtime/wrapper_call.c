@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/text.h"
 
 /* An option that takes a value. */
@@ -31,11 +32,7 @@ static bool wrapper_is_command(const char *word)
 	    "run",	  "spec",   "start",  "state",	"update",
 	};
 
-	for (size_t i = 0; i < array_length(commands); i++)
-		if (strcmp(commands[i], word) == 0)
-			return true;
-
-	return false;
+	return names_find(commands, word) >= 0;
 }
 
 /*

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "cmd/table.h"
 #include "sim/physics.h"
 
@@ -34,46 +35,31 @@ static const struct option_row rows[] = {
 
 static const char *health_word(uint32_t health)
 {
-	switch ((enum sim_health)health) {
-	case SIM_GPU_OK:
-		return "ok";
-	case SIM_GPU_LOST:
-		return "lost";
-	case SIM_GPU_RESET_REQUIRED:
-		return "reset-required";
-	case SIM_GPU_UNPLUGGED:
-		return "unplugged";
-	}
-
-	return "?";
+	static const char *const words[] = {
+	    [SIM_GPU_OK] = "ok",
+	    [SIM_GPU_LOST] = "lost",
+	    [SIM_GPU_RESET_REQUIRED] = "reset-required",
+	    [SIM_GPU_UNPLUGGED] = "unplugged",
+	};
+	return names_at(words, health, "?");
 }
 
 const char *sim_driver_word(uint32_t state)
 {
-	switch ((enum sim_driver_state)state) {
-	case SIM_DRIVER_OK:
-		return "ok";
-	case SIM_DRIVER_NONE:
-		return "no-driver";
-	case SIM_DRIVER_NO_PERMISSION:
-		return "no-permission";
-	case SIM_DRIVER_MISMATCH:
-		return "version-mismatch";
-	}
-
-	return "?";
+	static const char *const words[] = {
+	    [SIM_DRIVER_OK] = "ok",
+	    [SIM_DRIVER_NONE] = "no-driver",
+	    [SIM_DRIVER_NO_PERMISSION] = "no-permission",
+	    [SIM_DRIVER_MISMATCH] = "version-mismatch",
+	};
+	return names_at(words, state, "?");
 }
 
 static const char *type_word(uint8_t type)
 {
-	switch (type) {
-	case SIM_PROCESS_GRAPHICS:
-		return "graphics";
-	case SIM_PROCESS_MPS:
-		return "mps";
-	default:
-		return "compute";
-	}
+	static const char *const words[] = {
+	    [SIM_PROCESS_GRAPHICS] = "graphics", [SIM_PROCESS_MPS] = "mps"};
+	return names_at(words, type, "compute");
 }
 
 static json_t *number(uint64_t value)

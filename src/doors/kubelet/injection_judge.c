@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "base/yaml.h"
 
@@ -16,16 +17,9 @@ enum injection_versions { CONTAINERD_CDI_MINOR = 7, CRIO_CDI_MINOR = 23 };
 
 const char *injection_way_to_string(enum injection_way way)
 {
-	switch (way) {
-	case INJECTION_RUNTIME:
-		return "runtime";
-	case INJECTION_CDI:
-		return "cdi";
-	case INJECTION_NONE:
-		return "none";
-	default:
-		return "unknown";
-	}
+	static const char *const names[] = {
+	    [INJECTION_RUNTIME] = "runtime", [INJECTION_CDI] = "cdi", [INJECTION_NONE] = "none"};
+	return names_at(names, way, "unknown");
 }
 
 /* --- what the runtime says of its configuration ---------------------------------------------- */

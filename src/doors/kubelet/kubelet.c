@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/names.h"
 #include "doors/kubelet/life.h"
 #include "doors/kubelet/resource.h"
 #include "doors/kubelet/sockdir.h"
@@ -537,16 +538,11 @@ bool kubelet_resource_at(const struct kubelet *kubelet, size_t index, struct kub
 
 const char *kubelet_state_to_string(enum kubelet_state state)
 {
-	switch (state) {
-	case KUBELET_WAITING:
-		return "waiting";
-	case KUBELET_REGISTERING:
-		return "registering";
-	case KUBELET_REGISTERED:
-		return "registered";
-	case KUBELET_ATTACHED:
-		return "attached";
-	}
-
-	return "unknown";
+	static const char *const names[] = {
+	    [KUBELET_WAITING] = "waiting",
+	    [KUBELET_REGISTERING] = "registering",
+	    [KUBELET_REGISTERED] = "registered",
+	    [KUBELET_ATTACHED] = "attached",
+	};
+	return names_at(names, state, "unknown");
 }

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "doors/kubelet/pool.h"
 #include "hardware/gpu.h"
 #include "hardware/minors.h"
@@ -23,18 +24,13 @@ struct unit_place {
 
 const char *resource_control_path(enum resource_control control)
 {
-	switch (control) {
-	case RESOURCE_NVIDIACTL:
-		return "/dev/nvidiactl";
-	case RESOURCE_UVM:
-		return "/dev/nvidia-uvm";
-	case RESOURCE_UVM_TOOLS:
-		return "/dev/nvidia-uvm-tools";
-	case RESOURCE_MODESET:
-		return "/dev/nvidia-modeset";
-	}
-
-	return NULL;
+	static const char *const paths[] = {
+	    [RESOURCE_NVIDIACTL] = "/dev/nvidiactl",
+	    [RESOURCE_UVM] = "/dev/nvidia-uvm",
+	    [RESOURCE_UVM_TOOLS] = "/dev/nvidia-uvm-tools",
+	    [RESOURCE_MODESET] = "/dev/nvidia-modeset",
+	};
+	return names_at(paths, control, NULL);
 }
 
 static int compare_u32(uint32_t a, uint32_t b)

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/domain.h"
 #include "base/err.h"
+#include "base/names.h"
 #include "base/yaml.h"
 #include "job/file/jobfile_arena.h"
 
@@ -393,11 +394,7 @@ static int convert_unknown(const struct converter *converter, const struct conve
 
 	for (size_t i = 0; rc == 0 && i < spec->node->entry_count; i++) {
 		const struct yaml_node *key = spec->entries[i].key;
-		size_t at = 0;
-		while (at < array_length(known) && strcmp(key->text, known[at]) != 0)
-			at++;
-
-		if (at == array_length(known))
+		if (names_find(known, key->text) < 0)
 			rc = convert_tell(converter, key, true,
 					  "unknown field spec.%.64s is kept as it is", key->text);
 	}

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/names.h"
 #include "base/suggest.h"
 #include "base/yaml.h"
 #include "job/file/jobfile_fields.h"
@@ -59,9 +60,8 @@ static int mount_host(struct jobreader *reader, const struct raw_volume *volume,
 
 	out->source = host->path->text;
 	out->type = host->type ? host->type->text : "";
-	for (size_t i = 0; i < array_length(types); i++)
-		if (strcmp(out->type, types[i]) == 0)
-			return 0;
+	if (names_find(types, out->type) >= 0)
+		return 0;
 
 	return objschema_fail(&reader->schema, host->type, NULL,
 			      "no such type of hostPath: '%.64s'", out->type);

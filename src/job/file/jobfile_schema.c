@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/check.h"
+#include "base/names.h"
 #include "base/parse.h"
 #include "base/suggest.h"
 #include "base/yaml.h"
@@ -62,9 +63,8 @@ static bool objschema_is_number(const char *text)
 {
 	static const char *const words[] = {".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN"};
 	const char *at = text + (*text == '+' || *text == '-');
-	for (size_t i = 0; i < array_length(words); i++)
-		if (strcmp(at, words[i]) == 0)
-			return true;
+	if (names_find(words, at) >= 0)
+		return true;
 
 	if (at[0] == '0' && at[1] && strchr("xXoObB", at[1]))
 		return at[2] && strspn(at + 2, "0123456789abcdefABCDEF_") == strlen(at + 2);

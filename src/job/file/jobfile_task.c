@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/names.h"
 #include "base/yaml.h"
 #include "job/file/expand.h"
 #include "job/file/jobfile_fields.h"
@@ -172,13 +173,13 @@ static int task_variable(struct jobreader *reader, const struct raw_variable *ra
 		return objschema_fail(&reader->schema, raw->from.node, NULL,
 				      "'%.64s' has value and valueFrom", raw->name->text);
 
-	for (size_t i = 0; i < array_length(granted); i++)
-		if (strcmp(raw->name->text, granted[i]) == 0)
-			return jobreader_note(
-			    reader, raw->name->line,
-			    "%s=%.64s is left out: the job sees the GPUs that it was granted%s",
-			    granted[i], raw->value ? raw->value->text : "",
-			    i == 0 ? "; on a cluster 'all' defeats the allocation" : "");
+	int at = names_find(granted, raw->name->text);
+	if (at >= 0)
+		return jobreader_note(
+		    reader, raw->name->line,
+		    "%s=%.64s is left out: the job sees the GPUs that it was granted%s",
+		    granted[at], raw->value ? raw->value->text : "",
+		    at == 0 ? "; on a cluster 'all' defeats the allocation" : "");
 
 	const char *value = "";
 	int rc = 0;
@@ -296,15 +297,14 @@ static int task_image(struct jobreader *reader, const struct raw_container *cont
 		return objschema_fail(&reader->schema, container->directory, NULL,
 				      "workingDir '%.128s' is not absolute", out->directory);
 
-	for (size_t i = 0; container->pull && i < array_length(pulls); i++) {
-		if (strcmp(container->pull->text, pulls[i]) != 0)
-			continue;
-		out->pull = (enum jobfile_pull)i;
-		return 0;
-	}
-
 	if (!container->pull)
 		return 0; /* Kubernetes fetches ":latest" anew; here a local image is enough */
+
+	int pull = names_find(pulls, container->pull->text);
+	if (pull >= 0) {
+		out->pull = (enum jobfile_pull)pull;
+		return 0;
+	}
 
 	return objschema_fail(&reader->schema, container->pull, NULL,
 			      "imagePullPolicy is Always, IfNotPresent or Never, not '%.64s'",

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/names.h"
 #include "job/cgroup/devguard.h"
 
 /* Of linux/landlock.h, which systems older than their kernel do not have. */
@@ -106,11 +107,7 @@ static bool landlock_has_denied(const struct landlock_walk *walk, int directory_
 			return true;
 	}
 
-	for (size_t i = 0; i < array_length(landlock_closed); i++)
-		if (strcmp(name, landlock_closed[i]) == 0)
-			return true;
-
-	return false;
+	return names_find(landlock_closed, name) >= 0;
 }
 
 static int landlock_walk(const struct landlock_walk *walk, const char *path, bool is_devices,
