@@ -211,3 +211,28 @@ def test_what_users_may_do_with_limits(machine):
     assert machine.job(alices)["limit_seconds"] == 9 * 3600
     endless = int(as_user(machine, ALICE, "run", "-d", "--gpus", "0", "--", "true").ok().out)
     assert machine.job(endless)["limit_seconds"] == 4 * 3600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="jobs of several users need root")
+def test_who_of_a_set_would_delay_another_one_stays(machine):
+    """The one that ends last of three may be extended: the others would have the wide one wait for longer."""
+    machine.start("dgx-a100", "--gpus", "3")
+    config = machine.directory / "config.yaml"
+    config.write_text("sluice: {jobs: {reserveAfter: 500ms}}")
+    machine.agent("--config", config)
+    three = [int(as_user(machine, ALICE, "run", "-d", "--name", "three", "--gpus", "1", "--time", "1h", "--", "sleep", "1000").ok().out)
+            for _ in range(3)]
+    for job in three:
+        machine.job_in(job, "Running")
+    waits = int(as_user(machine, BOB, "run", "-d", "--gpus", "2", "--time", "1h", "--", "true").ok().out)
+
+    def is_due():
+        number(machine, "--", "true")
+        return "reserved" in (machine.job(waits)["reason_text"] or "")
+
+    wait_until(is_due)
+    reply = as_user(machine, ALICE, "jobs", "set", "--time", "+1h", "three")
+    assert reply.rc == 77 and reply.out == "1 job limited\n" and f"job {waits} of" in reply.err, reply
+    assert sorted(machine.job(job)["limit_seconds"] for job in three) == [3600, 3600, 7200]
+    assert as_user(machine, ALICE, "jobs", "set", "--time", "30m", "three").ok().out == "3 jobs limited\n"
+    assert machine.run("sluice", "jobs", "set", "--time", "+9h", "--user", ALICE).ok().out == "3 jobs limited\n"  # root may

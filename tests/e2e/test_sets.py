@@ -82,13 +82,48 @@ def test_members_of_arrays(full):
     assert full.run("sluice", "jobs", "retry", f"{array}.0-9").ok().out == "4 jobs begun anew\n"
 
 
+def limits(machine, numbers):
+    return [machine.job(number)["limit_seconds"] for number in numbers]
+
+
+def test_limits_of_many(full):
+    jobs = [full.submit("true", gpus=1, options=("--name", name, "--time", "1h")) for name in ("train-0", "train-1", "eval")]
+    array = full.submit("true", gpus=1, options=("--array", "3", "--name", "sweep", "--time", "1h"))
+    set_ = ("sluice", "jobs", "set", "--time")
+    assert full.run(*set_, "+1h", f"{jobs[0]}-{jobs[1]}").ok().out == "2 jobs limited\n"
+    assert full.run(*set_, "3h", "train-1", f"{array}.1-2").ok().out == "3 jobs limited\n"
+    assert limits(full, [*jobs, f"{array}.0", f"{array}.1", f"{array}.2"]) == [7200, 10800, 3600, 3600, 10800, 10800]
+    # Each is judged by itself: less than an hour less leaves nothing to two of them.
+    reply = full.run(*set_, "-1h", "--state", "Pending")
+    assert reply.rc == 64 and reply.out == "4 jobs limited\n" and reply.err.count("1h00m less leaves it nothing") == 2, reply
+    assert full.run(*set_, "5h", "--all").ok().out == "7 jobs limited\n"  # the holder, which runs, is one
+    assert limits(full, [1, *jobs, f"{array}.2"]) == [18000] * 5
+    reply = full.run(*set_, "5h", "--state", "Failed")
+    assert reply.rc == 64 and "only a job that waits or runs can be limited" in reply.err
+
+
+def test_variables_of_many(full):
+    show = ("sh", "-c", "echo $WHAT")
+    jobs = [full.submit(*show, gpus=1, options=("--name", name, "--env", "WHAT=old")) for name in ("show-0", "show-1", "other")]
+    array = full.submit(*show, gpus=1, options=("--array", "2", "--name", "show-all", "--env", "WHAT=old"))
+    assert full.run("sluice", "jobs", "set", "--env", "WHAT=new", "show-*").ok().out == "4 jobs changed\n"
+    reply = full.run("sluice", "jobs", "set", "--env", "WHAT=newer", f"{array}.1", "show-1")
+    assert reply.rc == 75 and reply.out == "1 job changed\n", reply
+    assert "the variables of an array are set for all of it" in reply.err
+    full.run("sluice", "cancel", "--now", 1).ok()
+    for job, says in zip([*jobs, f"{array}.0", f"{array}.1"], ("new", "newer", "old", "new", "new")):
+        full.job_in(job, "Succeeded")
+        assert full.run("sluice", "logs", job).ok().out == says + "\n"
+
+
 def test_ten_thousand_in_one_call(full):
     full.submit("true", gpus=1, options=("--array", "9998", "--name", "many"))
     began = time.monotonic()
     assert full.run("sluice", "jobs", "hold", "many").ok().out == "9998 jobs held\n"
+    assert full.run("sluice", "jobs", "set", "--time", "1h", "many").ok().out == "9998 jobs limited\n"
     assert full.run("sluice", "cancel", "many").ok().out == "9998 jobs cancelled\n"
     assert full.run("sluice", "jobs", "retry", "many").ok().out == "9998 jobs begun anew\n"
-    print(f"three changes of 9998 jobs: {time.monotonic() - began:.2f} s")
+    print(f"four changes of 9998 jobs: {time.monotonic() - began:.2f} s")
     assert full.run("sluice", "cancel", "many", "-q").ok().out == ""
 
 
@@ -142,6 +177,10 @@ def test_many_are_asked_about_on_a_terminal(full):
     assert states(full, jobs) == ["Pending"] * 6
     shown, rc, is_asked = answer(full, b"y\n", "jobs", "hold", "train")
     assert is_asked and "6 jobs held" in shown and rc == 0
+    shown, rc, is_asked = answer(full, b"n\n", "jobs", "set", "--time", "2h", "train")
+    assert is_asked and "limit 6 jobs?" in shown and rc == 1 and limits(full, jobs) == [None] * 6
+    shown, rc, is_asked = answer(full, b"y\n", "jobs", "set", "--env", "A=1", "train")
+    assert is_asked and "6 jobs changed" in shown and rc == 0
     array = full.submit("true", gpus=1, options=("--array", "9"))
     shown, rc, is_asked = answer(full, b"\n", "cancel", str(array))
     assert is_asked and "cancel 9 jobs?" in shown and rc == 1

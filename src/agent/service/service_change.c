@@ -120,42 +120,44 @@ static void service_change_edit(struct service_changing *changing, const char *b
 	free(variables);
 }
 
+int service_limit_take(const Sluice__V1__ChangeRequest *asked, bool is_manager,
+		       struct queue_limit *out, struct err *err)
+{
+	*out = (struct queue_limit){.ns = asked->limit_ns, .is_manager = is_manager};
+
+	if (asked->hold || asked->release || asked->has_priority || asked->has_begin ||
+	    asked->n_environment > 0 || asked->retry)
+		return err_set(
+		    err, -EINVAL,
+		    "a limit is changed by itself: leave out what else is to be changed");
+	if (asked->limit_ns == 0 || asked->limit_ns > INT64_MAX)
+		return err_set(err, -EINVAL, "a limit of %" PRIu64 " ns is none", asked->limit_ns);
+
+	switch (asked->limit) {
+	case SLUICE__V1__LIMIT_CHANGE__LIMIT_SET:
+		out->how = QUEUE_LIMIT_SET;
+		return 0;
+	case SLUICE__V1__LIMIT_CHANGE__LIMIT_MORE:
+		out->how = QUEUE_LIMIT_MORE;
+		return 0;
+	case SLUICE__V1__LIMIT_CHANGE__LIMIT_LESS:
+		out->how = QUEUE_LIMIT_LESS;
+		return 0;
+	default:
+		return err_set(err, -EINVAL, "the service knows no change %d of a limit",
+			       (int)asked->limit);
+	}
+}
+
 static void service_change_limit(struct service_changing *changing)
 {
 	struct service_request *request = &changing->act.request;
 	const Sluice__V1__ChangeRequest *asked = changing->asked;
-	struct queue_limit limit = {.ns = asked->limit_ns,
-				    .is_manager = service_is_manager(request)};
+	struct queue_limit limit;
 	struct err err = {0};
 
-	if (asked->hold || asked->release || asked->has_priority || asked->has_begin ||
-	    asked->n_environment > 0 || asked->retry)
-		(void)err_set(&err, -EINVAL,
-			      "the limit of job %" PRIu64
-			      " is changed by itself: leave out what else is to be changed",
-			      asked->id);
-	else if (asked->limit_ns == 0 || asked->limit_ns > INT64_MAX)
-		(void)err_set(&err, -EINVAL, "job %" PRIu64 ": a limit of %" PRIu64 " ns is none",
-			      asked->id, asked->limit_ns);
-
-	switch (asked->limit) {
-	case SLUICE__V1__LIMIT_CHANGE__LIMIT_SET:
-		limit.how = QUEUE_LIMIT_SET;
-		break;
-	case SLUICE__V1__LIMIT_CHANGE__LIMIT_MORE:
-		limit.how = QUEUE_LIMIT_MORE;
-		break;
-	case SLUICE__V1__LIMIT_CHANGE__LIMIT_LESS:
-		limit.how = QUEUE_LIMIT_LESS;
-		break;
-	default:
-		(void)err_set(&err, -EINVAL,
-			      "job %" PRIu64 ": the service knows no change %d of a limit",
-			      asked->id, (int)asked->limit);
-		break;
-	}
-
-	if (err.code < 0) {
+	if (service_limit_take(asked, service_is_manager(request), &limit, &err) < 0) {
+		(void)err_wrap(&err, "job %" PRIu64, asked->id);
 		service_request_fail(request, &err);
 		return;
 	}

@@ -172,6 +172,10 @@ void service_release(struct wire_call *call, const ProtobufCMessage *message, vo
 unsigned service_claims_how(const struct service *service, const char *uuid, bool with_parts,
 			    struct arena *arena, char **out_text);
 
+/* The limit that is asked for. -EINVAL: not one, or not it alone. */
+int service_limit_take(const Sluice__V1__ChangeRequest *asked, bool is_manager,
+		       struct queue_limit *out, struct err *err);
+
 /* What the changes mean for requests of a kind. */
 void service_watch_job_update(struct service_request *request);
 void service_watch_machine_update(struct service_request *request);

@@ -19,6 +19,7 @@ enum {
 struct service_many {
 	struct service_request request;	  /* first */
 	struct queue_set set;		  /* its `ids` are owned */
+	struct queue_limit limit;	  /* when that is asked for */
 	Sluice__V1__ActRefusal *refusals; /* owned, with their texts */
 	size_t refusal_count;
 	uint64_t refused;
@@ -139,7 +140,7 @@ static int many_check(struct service_many *many, const Sluice__V1__ActRequest *a
 	if (change->n_environment > 0)
 		return err_set(err, -EINVAL, "variables are set for one job or array at a time");
 	if (change->limit != SLUICE__V1__LIMIT_CHANGE__LIMIT_KEEP)
-		return err_set(err, -EINVAL, "a limit is set for one job or array at a time");
+		return service_limit_take(change, many->set.is_any, &many->limit, err);
 	if (!change->retry && !change->hold && !change->release && !change->has_priority &&
 	    !change->has_begin)
 		return err_set(err, -EINVAL, "nothing to change");
@@ -170,6 +171,8 @@ static void many_begin(struct service_many *many, const Sluice__V1__ActRequest *
 		queue_set_cancel(queue, request->uid, &many->set,
 				 cancel->signal ? (int)cancel->signal : SIGTERM, cancel->has_grace,
 				 cancel->grace_ns, by, many_done, many);
+	} else if (change->limit != SLUICE__V1__LIMIT_CHANGE__LIMIT_KEEP) {
+		queue_set_limit(queue, request->uid, &many->set, &many->limit, many_done, many);
 	} else if (change->retry) {
 		queue_set_retry(queue, request->uid, &many->set, many_done, many);
 	} else {

@@ -114,8 +114,9 @@ static bool select_on_page(const ProtobufCMessage *reply, void *context)
 			listing->room = room;
 		}
 
-		select->jobs[select->count++] = (struct job_selected){
-		    job->id, job->array_id, job->array_index, job->uid, job->state};
+		select->jobs[select->count++] =
+		    (struct job_selected){job->id,	    job->array_id, job->array_index,
+					  job->array_count, job->uid,	   job->state};
 	}
 
 	return true;
@@ -433,6 +434,39 @@ static int select_one_by_one(const struct cmd_call *call, struct agent_call *age
 	return worst;
 }
 
+/* What cannot be done to many in one call. An array that is meant as a whole is one, of another the
+ * first that is meant stands for them: the agent says why it is not done. */
+static int select_each(const struct cmd_call *call, struct agent_call *agent,
+		       const struct job_select_verb *verb, const struct job_select *select,
+		       uint64_t *out_changed)
+{
+	int worst = CMD_EXIT_OK;
+
+	for (size_t at = 0, end; at < select->count; at = end) {
+		const struct job_selected *first = &select->jobs[at];
+		bool is_array = first->array_id > 0;
+		char text[48];
+
+		for (end = at + 1; is_array && end < select->count &&
+				   select->jobs[end].array_id == first->array_id;)
+			end++;
+
+		if (!is_array)
+			(void)snprintf(text, sizeof(text), "%" PRIu64, first->id);
+		else if (end - at == first->array_count)
+			(void)snprintf(text, sizeof(text), "%" PRIu64, first->array_id);
+		else
+			(void)snprintf(text, sizeof(text), "%" PRIu64 ".%" PRIu32, first->array_id,
+				       first->array_index);
+
+		int exit_code = verb->one(call, agent, text, verb->context);
+		worst = exit_code ? exit_code : worst;
+		*out_changed += exit_code ? 0 : end - at;
+	}
+
+	return worst;
+}
+
 int job_select_act(const struct cmd_call *call, struct agent_call *agent,
 		   const struct job_select_verb *verb, struct job_select *select,
 		   Sluice__V1__ActRequest *request)
@@ -455,7 +489,9 @@ int job_select_act(const struct cmd_call *call, struct agent_call *agent,
 		qsort(select->jobs, select->count, sizeof(*select->jobs), select_by_user);
 
 	if (select->count > 0) {
-		int exit_code = select_change(call, agent, verb, select, request, &changed);
+		int exit_code = verb->by_one
+				    ? select_each(call, agent, verb, select, &changed)
+				    : select_change(call, agent, verb, select, request, &changed);
 		worst = exit_code ? exit_code : worst;
 	}
 

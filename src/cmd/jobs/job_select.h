@@ -71,7 +71,7 @@ struct job_select_options {
 
 struct job_selected {
 	uint64_t id, array_id;
-	uint32_t array_index, uid;
+	uint32_t array_index, array_count, uid;
 	Sluice__V1__JobState state;
 };
 
@@ -100,6 +100,7 @@ struct job_select_verb {
 	bool has_ended;			     /* also jobs that ended long ago, named by number */
 	bool by_user;			     /* one call for the jobs of each user */
 	bool may_be_over;		     /* a job that has ended meanwhile is no failure */
+	bool by_one;			     /* by one() alone, for each job and each array */
 	/* Does it to the one that the argument names; its exit code. */
 	int (*one)(const struct cmd_call *call, struct agent_call *agent, const char *text,
 		   void *context);

@@ -162,16 +162,13 @@ static int jobs_change_all(const struct cmd_call *call, const struct job_select_
 	struct job_select_verb verb = *what;
 	int exit_code = job_select_read(call, &options->select, &select);
 
-	bool is_for_few = request->n_environment > 0 || request->limit_ns > 0;
-	if (exit_code == CMD_EXIT_OK && is_for_few && !select.is_plain)
-		return cmd_usage(call, "--%s is for up to sixteen jobs or arrays by their numbers",
-				 request->limit_ns > 0 ? "time" : "env");
 	if (exit_code == CMD_EXIT_OK)
 		exit_code = jobs_change_open(call, &agent);
 	if (exit_code != CMD_EXIT_OK)
 		return exit_code;
 
 	verb.by_user = request->retry;
+	verb.by_one = request->n_environment > 0;
 	verb.context = request;
 	act.change = request;
 	return job_select_act(call, &agent, &verb, &select, &act);

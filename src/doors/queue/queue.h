@@ -292,6 +292,8 @@ void queue_set_edit(struct queue *queue, uid_t uid, const struct queue_set *set,
 void queue_set_cancel(struct queue *queue, uid_t uid, const struct queue_set *set, int signo,
 		      bool has_grace, uint64_t grace_ns, const char *by, queue_changed_fn *done,
 		      void *context);
+void queue_set_limit(struct queue *queue, uid_t uid, const struct queue_set *set,
+		     const struct queue_limit *limit, queue_changed_fn *done, void *context);
 void queue_set_retry(struct queue *queue, uid_t uid, const struct queue_set *set,
 		     queue_changed_fn *done, void *context);
 /* Forgets final jobs whose time is over, now; `changed`: so many. -EBUSY: that is being done. */

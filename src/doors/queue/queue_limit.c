@@ -12,7 +12,11 @@
 #include "base/text.h"
 #include "doors/queue/queue_change.h"
 
-enum { LIMIT_TEXT_MAX = 32 };
+enum {
+	LIMIT_TEXT_MAX = 32,
+	/* Reckoned out by one change, twice each: some 10 us of the loop. */
+	LIMIT_STARTS_MAX = QUEUE_PENDING_MAX,
+};
 
 /* "1h30m", "45s". */
 static const char *limit_text(uint64_t ns, char out[LIMIT_TEXT_MAX])
@@ -93,28 +97,50 @@ static int limit_check_run(const struct queue_job *job, uint64_t time_ns, struct
 	return 0;
 }
 
-/* Of a job that runs: whether one for which GPUs are reserved would start later. */
-static int limit_check_promises(struct queue *queue, const struct queue_job *job, uint64_t time_ns,
-				struct err *err)
+/* What is reckoned with while one change is begun, however many jobs it is about. */
+struct limit_pass {
+	const struct queue_limit *limit;
+	struct schedule_running *running; /* owned; with the limits that were allowed so far */
+	size_t count;
+	bool is_known;
+	size_t left; /* starts that may still be reckoned out */
+};
+
+static int limit_pass_look(struct queue *queue, struct limit_pass *pass, struct err *err)
 {
-	_cleanup_free_ struct schedule_running *running =
-	    calloc(queue->count + 1, sizeof(*running));
+	if (pass->is_known)
+		return 0;
+
+	pass->running = calloc(queue->count + 1, sizeof(*pass->running));
+	if (!pass->running)
+		return err_set(err, -ENOMEM, "no memory to change the limits of jobs");
+
+	pass->count = queue_pass_running(queue, pass->running);
+	pass->is_known = true;
+	return 0;
+}
+
+/* Of a job that runs: whether one for which GPUs are reserved would start later. */
+static int limit_check_promises(struct queue *queue, struct limit_pass *pass,
+				const struct queue_job *job, uint64_t time_ns, struct err *err)
+{
 	uint64_t now_ns = loop_now_ns(queue->options.loop);
 	struct job later = job->job; /* its texts are lent */
-	size_t mine = SIZE_MAX;
+	size_t mine = 0;
+	int rc = limit_pass_look(queue, pass, err);
 
-	if (!running)
-		return err_set(err, -ENOMEM, "no memory to change job %" PRIu64, job->job.id);
+	while (rc == 0 && mine < pass->count && pass->running[mine].grants != job->run->grants)
+		mine++;
+	if (rc < 0 || mine == pass->count || job->run->grant_count == 0)
+		return rc;
 
 	later.wants.time_ns = time_ns;
-	size_t count = queue_pass_running(queue, running);
-	uint64_t before_ns = queue_left_ns(&job->job, clock_unix_ns());
+
+	struct schedule_running *running = pass->running;
+	uint64_t before_ns = running[mine].left_ns;
 	uint64_t after_ns = queue_left_ns(&later, clock_unix_ns());
 
-	for (size_t i = 0; i < count && mine == SIZE_MAX; i++)
-		mine = running[i].grants == job->run->grants ? i : mine;
-
-	for (size_t i = 0; i < queue->count && mine != SIZE_MAX && job->run->grant_count > 0; i++) {
+	for (size_t i = 0; rc == 0 && i < queue->count; i++) {
 		const struct job *other = &queue->jobs[i]->job;
 		char start[LIMIT_TEXT_MAX], start_then[LIMIT_TEXT_MAX];
 
@@ -122,27 +148,38 @@ static int limit_check_promises(struct queue *queue, const struct queue_job *job
 		    other->due_ns > now_ns)
 			continue;
 
+		if (pass->left == 0) {
+			rc = err_set(err, -EAGAIN,
+				     "job %" PRIu64
+				     ": too many jobs at once, while so many others wait for "
+				     "their GPUs: ask for it again by itself",
+				     job->job.id);
+			break;
+		}
+
+		pass->left--;
 		running[mine].left_ns = before_ns;
-		uint64_t at_ns = schedule_start_in(&queue->machine, other, running, count);
+		uint64_t at_ns = schedule_start_in(&queue->machine, other, running, pass->count);
 		running[mine].left_ns = after_ns;
-		uint64_t then_ns = schedule_start_in(&queue->machine, other, running, count);
+		uint64_t then_ns = schedule_start_in(&queue->machine, other, running, pass->count);
 
 		if (at_ns != SCHEDULE_NEVER && then_ns > at_ns)
-			return err_set(
-			    err, -EPERM,
-			    "job %" PRIu64 " of %s has waited for %" PRIu32
-			    " GPUs and is to start in %s; with this limit of job %" PRIu64
-			    " it would be %s: root and the members of "
-			    "sluice.jobs.adminGroup may set it",
-			    other->id, queue_user(queue, other->uid), other->gpus,
-			    limit_text(at_ns, start), job->job.id, limit_text(then_ns, start_then));
+			rc = err_set(err, -EPERM,
+				     "job %" PRIu64 " of %s has waited for %" PRIu32
+				     " GPUs and is to start in %s; with this limit of job %" PRIu64
+				     " it would be %s: root and the members of "
+				     "sluice.jobs.adminGroup may set it",
+				     other->id, queue_user(queue, other->uid), other->gpus,
+				     limit_text(at_ns, start), job->job.id,
+				     limit_text(then_ns, start_then));
 	}
 
-	return 0;
+	running[mine].left_ns = rc < 0 ? before_ns : after_ns;
+	return rc;
 }
 
-static int limit_check(struct queue *queue, const struct queue_limit *limit,
-		       const struct queue_job *job, uint64_t time_ns, struct err *err)
+static int limit_check(struct queue *queue, struct limit_pass *pass, const struct queue_job *job,
+		       uint64_t time_ns, struct err *err)
 {
 	uint64_t old_ns = job->job.wants.time_ns, max_ns = queue->rules.max_time_ns;
 	bool is_waiting = job->phase == QUEUE_WAITING && !job->run;
@@ -153,7 +190,7 @@ static int limit_check(struct queue *queue, const struct queue_limit *limit,
 		return err_set(err, -EBUSY, "job %" PRIu64 " is being cancelled", job->job.id);
 
 	int rc = is_waiting ? 0 : limit_check_run(job, time_ns, err);
-	if (rc < 0 || limit->is_manager || !is_longer)
+	if (rc < 0 || pass->limit->is_manager || !is_longer)
 		return rc;
 
 	if (max_ns > 0 && time_ns > max_ns)
@@ -163,12 +200,56 @@ static int limit_check(struct queue *queue, const struct queue_limit *limit,
 			       "sluice.jobs.adminGroup may give it more",
 			       job->job.id, limit_text(time_ns, wanted), limit_text(max_ns, most));
 
-	return is_waiting ? 0 : limit_check_promises(queue, job, time_ns, err);
+	return is_waiting ? 0 : limit_check_promises(queue, pass, job, time_ns, err);
 }
 
-int queue_limit_begin(struct queue_change *change, struct err *err)
+/* `*out_refused`: this one alone stays as it is. */
+static int limit_one(struct queue_change *change, struct limit_pass *pass,
+		     const struct queue_job *job, bool *out_refused, struct err *err)
 {
-	struct queue *queue = change->op.queue;
+	uint64_t time_ns = 0;
+	int rc = limit_of(&change->limit, &job->job, &time_ns, err);
+	if (rc == 0)
+		rc = limit_check(change->op.queue, pass, job, time_ns, err);
+
+	*out_refused = rc < 0 && rc != -ENOMEM;
+	if (rc < 0)
+		return rc;
+
+	struct job *copy = queue_change_add(change, &job->job, err);
+	if (!copy)
+		return -ENOMEM;
+
+	copy->wants.time_ns = time_ns;
+	change->rows[change->count - 1].wants_alone = true;
+	return 0;
+}
+
+/* Each is judged by itself, after those before it. */
+static int limit_set_begin(struct queue_change *change, struct limit_pass *pass, struct err *err)
+{
+	int rc = queue_change_room(change, change->set.count, err);
+
+	for (size_t i = 0; rc == 0 && i < change->set.count; i++) {
+		struct queue_job *job = queue_set_job(change, i);
+		struct err why = {.code = 0};
+		bool refused = false;
+
+		rc = job ? limit_one(change, pass, job, &refused, &why) : 0;
+		if (refused) {
+			queue_set_refuse(change, job->job.id, &why);
+			rc = 0;
+		} else if (rc < 0) {
+			*err = why;
+		}
+	}
+
+	return rc;
+}
+
+/* All of an array, or none. */
+static int limit_span_begin(struct queue_change *change, struct limit_pass *pass, struct err *err)
+{
 	size_t first, end;
 
 	queue_change_span(change, &first, &end);
@@ -178,23 +259,20 @@ int queue_limit_begin(struct queue_change *change, struct err *err)
 
 	int rc = queue_change_room(change, end - first, err);
 	for (size_t i = first; rc == 0 && i < end; i++) {
-		struct queue_job *job = queue->jobs[i];
-		uint64_t time_ns = 0;
-
-		rc = limit_of(&change->limit, &job->job, &time_ns, err);
-		if (rc == 0)
-			rc = limit_check(queue, &change->limit, job, time_ns, err);
-		if (rc < 0)
-			break;
-
-		struct job *copy = queue_change_add(change, &job->job, err);
-		if (!copy)
-			return -ENOMEM;
-
-		copy->wants.time_ns = time_ns;
-		change->rows[change->count - 1].wants_alone = true;
+		bool refused;
+		rc = limit_one(change, pass, change->op.queue->jobs[i], &refused, err);
 	}
 
+	return rc;
+}
+
+int queue_limit_begin(struct queue_change *change, struct err *err)
+{
+	struct limit_pass pass = {.limit = &change->limit, .left = LIMIT_STARTS_MAX};
+	int rc = change->set.ids ? limit_set_begin(change, &pass, err)
+				 : limit_span_begin(change, &pass, err);
+
+	free(pass.running);
 	return rc;
 }
 

@@ -142,6 +142,17 @@ void queue_set_cancel(struct queue *queue, uid_t uid, const struct queue_set *se
 	queue_change_submit(queue, change, uid);
 }
 
+void queue_set_limit(struct queue *queue, uid_t uid, const struct queue_set *set,
+		     const struct queue_limit *limit, queue_changed_fn *done, void *context)
+{
+	struct queue_change *change = set_new(CHANGE_LIMIT, set, "", done, context);
+	if (!change)
+		return;
+
+	change->limit = *limit;
+	queue_change_submit(queue, change, uid);
+}
+
 void queue_set_retry(struct queue *queue, uid_t uid, const struct queue_set *set,
 		     queue_changed_fn *done, void *context)
 {
