@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 void notes_add(struct notes *notes, const char *format, ...)
 {
 	char text[NOTES_TEXT_MAX];
@@ -15,17 +17,9 @@ void notes_add(struct notes *notes, const char *format, ...)
 	(void)vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 
-	if (notes->count == notes->room && notes->room < NOTES_MAX) {
-		size_t room = notes->room > 0 ? 2 * notes->room : 8;
-		char **items = reallocarray(notes->items, room, sizeof(*items));
-		if (!items)
-			return;
-
-		notes->items = items;
-		notes->room = room;
-	}
-
-	if (notes->count < notes->room && (notes->items[notes->count] = strdup(text)))
+	if (notes->count < NOTES_MAX &&
+	    array_room(&notes->items, notes->count, &notes->room, 8) == 0 &&
+	    (notes->items[notes->count] = strdup(text)))
 		notes->count++;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/err.h"
 
 #define KIB(n) (UINT64_C(1024) * (n))
@@ -98,16 +99,8 @@ static struct account_entry *account_add(struct account_table *table, uid_t uid)
 	if (found)
 		return found;
 
-	if (table->count == table->room) {
-		size_t room = table->room ? 2 * table->room : 8;
-		struct account_entry *items =
-		    reallocarray(table->items, room, sizeof(*table->items));
-		if (!items)
-			return NULL;
-
-		table->items = items;
-		table->room = room;
-	}
+	if (array_room(&table->items, table->count, &table->room, 8) < 0)
+		return NULL;
 
 	size_t place = account_place(table, uid);
 	memmove(&table->items[place + 1], &table->items[place],

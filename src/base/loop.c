@@ -12,6 +12,7 @@
 #include <event2/event.h>
 #include <event2/event_struct.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/err.h"
 
@@ -432,16 +433,10 @@ struct loop_timer *loop_timer_new(struct loop *loop, loop_callback callback, voi
 				  struct err *err)
 {
 	struct loop_timer *timer = calloc(1, sizeof(*timer));
-	if (timer && loop->timer_count == loop->heap_capacity) {
-		size_t capacity = loop->heap_capacity ? 2 * loop->heap_capacity : LOOP_FIRST_TIMERS;
-		struct loop_timer **heap = reallocarray(loop->heap, capacity, sizeof(*heap));
-		if (heap) {
-			loop->heap = heap;
-			loop->heap_capacity = capacity;
-		} else {
-			free(timer);
-			timer = NULL;
-		}
+	if (timer && array_room(&loop->heap, loop->timer_count, &loop->heap_capacity,
+				LOOP_FIRST_TIMERS) < 0) {
+		free(timer);
+		timer = NULL;
 	}
 
 	if (!timer) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -135,18 +136,9 @@ void result_done(struct result *result)
 
 struct result_run *result_add_run(struct result *result)
 {
-	size_t filled = result->run_count;
-	if (filled >= RESULT_RUNS_MAX)
+	if (result->run_count >= RESULT_RUNS_MAX ||
+	    array_room(&result->runs, result->run_count, &result->run_room, RESULT_RUNS_FIRST) < 0)
 		return NULL;
-
-	bool is_full = filled == 0 || (filled >= RESULT_RUNS_FIRST && (filled & (filled - 1)) == 0);
-	if (is_full) {
-		size_t room = filled ? 2 * filled : RESULT_RUNS_FIRST;
-		struct result_run *more = reallocarray(result->runs, room, sizeof(*more));
-		if (!more)
-			return NULL;
-		result->runs = more;
-	}
 
 	struct result_run *run = &result->runs[result->run_count++];
 	result_run_init(run);

@@ -73,7 +73,7 @@ struct result {
 	char tool[RESULT_NAME_MAX];
 	uint64_t seed;
 	struct result_run *runs; /* owned */
-	size_t run_count;
+	size_t run_count, run_room;
 	char *fingerprint;	    /* owned; JSON of where it was measured; NULL */
 	struct result *calibration; /* owned; its runs, of A beside itself; NULL: there are none */
 	unsigned looks;		    /* how often a recorded comparison looks at its data; 1 */

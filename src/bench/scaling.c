@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/err.h"
 #include "base/parse.h"
 #include "bench/stats.h"
 
-enum { SCALING_FIELD_MAX = RESULT_NAME_MAX, SCALING_COLUMNS_MAX = 64, SCALING_GROW = 64 };
+enum { SCALING_FIELD_MAX = RESULT_NAME_MAX, SCALING_COLUMNS_MAX = 64, SCALING_FIRST = 64 };
 
 void scaling_init(struct scaling *scaling)
 {
@@ -29,13 +30,8 @@ static int scaling_add(struct scaling *scaling, uint64_t workers, double rate, s
 	if (scaling->run_count == SCALING_RUNS_MAX)
 		return err_set(err, -E2BIG, "more than %d runs", SCALING_RUNS_MAX);
 
-	if (scaling->run_count % SCALING_GROW == 0) {
-		size_t room = scaling->run_count + SCALING_GROW;
-		struct scaling_run *runs = realloc(scaling->runs, room * sizeof(*runs));
-		if (!runs)
-			return err_set(err, -ENOMEM, "no memory for the series");
-		scaling->runs = runs;
-	}
+	if (array_room(&scaling->runs, scaling->run_count, &scaling->run_room, SCALING_FIRST) < 0)
+		return err_set(err, -ENOMEM, "no memory for the series");
 
 	scaling->runs[scaling->run_count++] = (struct scaling_run){workers, rate};
 	return 0;

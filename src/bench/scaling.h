@@ -49,7 +49,7 @@ struct scaling_point {
 struct scaling {
 	char metric[RESULT_NAME_MAX], unit[RESULT_UNIT_MAX];
 	struct scaling_run *runs; /* owned */
-	size_t run_count;
+	size_t run_count, run_room;
 	struct scaling_point points[SCALING_POINTS_MAX]; /* workers rise */
 	size_t count;
 };

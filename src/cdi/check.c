@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
@@ -16,6 +17,8 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "cdi/check_internal.h"
+
+enum { CHECK_FIRST = 16 };
 
 /* --- findings -------------------------------------------------------------------------------- */
 
@@ -97,17 +100,13 @@ void check_add(struct checker *checker, enum check_id id, enum check_severity se
 		check->worst = severity;
 	if (check->count == CHECK_FINDINGS_MAX)
 		return;
-	if (!check->findings)
-		check->findings = calloc(CHECK_FINDINGS_MAX, sizeof(*check->findings));
-
-	if (!check->findings) {
+	if (array_room(&check->findings, check->count, &check->room, CHECK_FIRST) < 0) {
 		checker->rc = -ENOMEM;
 		return;
 	}
 
 	struct check_finding *finding = &check->findings[check->count++];
-	finding->id = id;
-	finding->severity = severity;
+	*finding = (struct check_finding){.id = id, .severity = severity};
 
 	va_list arguments;
 	va_start(arguments, format);

@@ -85,7 +85,8 @@ struct check_finding {
 
 /* Freed by check_done(). */
 struct cdi_check {
-	struct check_finding *findings;	   /* owned; in the order of the files */
+	struct check_finding *findings; /* owned; in the order of the files */
+	size_t room;
 	uint32_t count, total;		   /* that are kept, and all */
 	uint32_t file_count, device_count; /* that were looked at */
 	uint32_t gpu_file_count;	   /* files of those that give GPUs */

@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -69,17 +70,10 @@ struct table *table_free(struct table *table)
 /* Appends a cell of text that is escaped already. */
 static void table_push(struct table *table, const char *text, size_t length, size_t columns)
 {
-	if (table->cell_count == table->cell_capacity) {
-		size_t capacity =
-		    table->cell_capacity ? 2 * table->cell_capacity : 8 * table->column_count;
-		struct table_cell *cells = reallocarray(table->cells, capacity, sizeof(*cells));
-		if (!cells) {
-			table->out_of_memory = true;
-			return;
-		}
-
-		table->cells = cells;
-		table->cell_capacity = capacity;
+	if (array_room(&table->cells, table->cell_count, &table->cell_capacity,
+		       8 * table->column_count) < 0) {
+		table->out_of_memory = true;
+		return;
 	}
 
 	size_t offset = table->text.length;

@@ -124,7 +124,7 @@ static int kills_processes(const char *text, size_t length, void *context)
 /* The last file that says so counts; 1: they are killed. */
 static bool logind_kills(const struct rootfs *rootfs)
 {
-	_cleanup_rootfs_names_ struct rootfs_names names = {NULL, 0};
+	_cleanup_rootfs_names_ struct rootfs_names names = {.name = NULL};
 	int says = rootfs_lines(rootfs, "/etc/systemd/logind.conf", kills_processes, NULL);
 
 	if (rootfs_list(rootfs, "/etc/systemd/logind.conf.d", ".conf", &names) < 0)
@@ -146,7 +146,7 @@ static bool logind_kills(const struct rootfs *rootfs)
 
 void check_jobs_session(struct doctor *doctor)
 {
-	_cleanup_rootfs_names_ struct rootfs_names lingering = {NULL, 0};
+	_cleanup_rootfs_names_ struct rootfs_names lingering = {.name = NULL};
 
 	if (!rootfs_exists(&doctor->rootfs, "/run/systemd/system")) {
 		doctor_skip(doctor, "no systemd, which would end what a session has left");

@@ -8,13 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/names.h"
 #include "base/suggest.h"
 #include "doctor/facts.h"
 
-enum { FIRST_CAPACITY = 32 };
+enum { FIRST_FINDINGS = 32 };
 
 const char *doctor_status_to_string(enum doctor_status status)
 {
@@ -132,17 +133,8 @@ int doctor_exit(const struct doctor *doctor)
 
 static struct doctor_finding *new_finding(struct doctor *doctor)
 {
-	if (doctor->count == doctor->capacity && doctor->count < DOCTOR_FINDINGS_MAX) {
-		uint32_t capacity = doctor->capacity ? doctor->capacity * 2 : FIRST_CAPACITY;
-		struct doctor_finding *more =
-		    reallocarray(doctor->findings, capacity, sizeof(*more));
-		if (more) {
-			doctor->findings = more;
-			doctor->capacity = capacity;
-		}
-	}
-
-	if (doctor->count == doctor->capacity) {
+	if (doctor->count == DOCTOR_FINDINGS_MAX ||
+	    array_room(&doctor->findings, doctor->count, &doctor->room, FIRST_FINDINGS) < 0) {
 		doctor->lost++;
 		return &doctor->spare;
 	}

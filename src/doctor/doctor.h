@@ -164,13 +164,14 @@ struct doctor {
 	int cluster_error;	   /* why not */
 	struct doctor_comm *comms; /* owned; for doctor_process(); NULL: not looked at yet */
 	uint32_t comm_count;
+	size_t comm_room;
 	struct doctor_answer answers[DOCTOR_ANSWERS_MAX]; /* each program is started once */
 	uint32_t answer_count;
 	/* The rest is for doctor.c. */
 	const struct doctor_check *check; /* that runs */
 	struct doctor_finding *findings;  /* owned */
 	uint32_t count, lost;		  /* kept; not kept for want of room or memory */
-	uint32_t capacity;
+	size_t room;
 	struct doctor_finding spare; /* written where there is no room */
 };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/parse.h"
@@ -104,15 +105,8 @@ static int read_comm(int directory, const char *name, void *context)
 	if (parse_u64(name, 1, UINT32_MAX, &pid) < 0)
 		return 0;
 
-	/* Room for a power of two of them. */
-	if (doctor->comm_count >= FIRST_COMMS &&
-	    (doctor->comm_count & (doctor->comm_count - 1)) == 0) {
-		struct doctor_comm *more = reallocarray(
-		    doctor->comms, (size_t)doctor->comm_count * 2, sizeof(*doctor->comms));
-		if (!more)
-			return -ENOMEM;
-		doctor->comms = more;
-	}
+	if (array_room(&doctor->comms, doctor->comm_count, &doctor->comm_room, FIRST_COMMS) < 0)
+		return -ENOMEM;
 
 	struct doctor_comm *comm = &doctor->comms[doctor->comm_count];
 	if (file_path(path, NULL, "/proc/%s/comm", name) < 0 ||
@@ -133,8 +127,7 @@ static int compare_comms(const void *a, const void *b)
 /* All processes, once: machines have many, and there are many questions. */
 static void read_comms(struct doctor *doctor)
 {
-	doctor->comms = calloc(FIRST_COMMS, sizeof(*doctor->comms));
-	if (!doctor->comms)
+	if (array_room(&doctor->comms, 0, &doctor->comm_room, FIRST_COMMS) < 0)
 		return;
 	(void)rootfs_each(&doctor->rootfs, "/proc", read_comm, doctor);
 	qsort(doctor->comms, doctor->comm_count, sizeof(*doctor->comms), compare_comms);

@@ -13,6 +13,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -343,13 +344,8 @@ void rootfs_names_done(struct rootfs_names *names)
 
 static int names_add(struct rootfs_names *names, const char *name)
 {
-	if ((names->count & (names->count - 1)) == 0) {
-		size_t capacity = names->count ? names->count * 2 : 1;
-		char **more = reallocarray(names->name, capacity, sizeof(*more));
-		if (!more)
-			return -ENOMEM;
-		names->name = more;
-	}
+	if (array_room(&names->name, names->count, &names->room, 1) < 0)
+		return -ENOMEM;
 
 	char *copy = strdup(name);
 	if (!copy)

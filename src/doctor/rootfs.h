@@ -92,7 +92,7 @@ int rootfs_each(const struct rootfs *rootfs, const char *path,
 /* Names of a directory, ordered; freed by rootfs_names_done(). */
 struct rootfs_names {
 	char **name; /* owned */
-	size_t count;
+	size_t count, room;
 };
 #define _cleanup_rootfs_names_ __attribute__((cleanup(rootfs_names_done)))
 /* Without those that begin with a dot. `suffix` (may be NULL): only names that end so. -ENOENT,

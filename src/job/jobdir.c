@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/acl.h"
+#include "base/array.h"
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/crash.h"
@@ -312,13 +313,8 @@ int jobdir_list(int state_fd, uint64_t **out_ids, size_t *out_count, size_t *out
 			return err_set(err, -EOVERFLOW, "more than %d directories of jobs in 'j'",
 				       JOBDIR_LIST_MAX);
 
-		if (count == room) {
-			room = room ? 2 * room : 64;
-			uint64_t *more = reallocarray(ids, room, sizeof(*ids));
-			if (!more)
-				return err_set(err, -ENOMEM, "no memory for the list of jobs");
-			ids = more;
-		}
+		if (array_room(&ids, count, &room, 64) < 0)
+			return err_set(err, -ENOMEM, "no memory for the list of jobs");
 
 		ids[count++] = id;
 	}

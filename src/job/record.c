@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
@@ -179,15 +180,9 @@ static int record_parse_line(struct record_reader *reader, struct record_span li
 	if (!record_is(&word, "grant") || attempt->grant_count == LAUNCH_GRANTS_MAX)
 		return record_error(reader, err);
 
-	if (attempt->grant_count == *room) {
-		size_t more = *room ? 2 * *room : 1; /* most have one */
-		struct launch_grant *grants = reallocarray(attempt->grants, more, sizeof(*grants));
-		if (!grants)
-			return err_set(err, -ENOMEM, "no memory for the GPUs of an attempt");
-
-		attempt->grants = grants;
-		*room = more;
-	}
+	/* Most have one. */
+	if (array_room(&attempt->grants, attempt->grant_count, room, 1) < 0)
+		return err_set(err, -ENOMEM, "no memory for the GPUs of an attempt");
 
 	if (!record_parse_grant(&line, &attempt->grants[attempt->grant_count]))
 		return record_error(reader, err);
@@ -343,13 +338,8 @@ int record_parse_observations(const char *text, size_t length, struct queue_obse
 		if (count == RECORD_OBSERVATIONS_MAX)
 			return record_error(&reader, err);
 
-		if (count == room) {
-			room = room ? 2 * room : 1;
-			struct queue_observation *more = reallocarray(list, room, sizeof(*more));
-			if (!more)
-				return err_set(err, -ENOMEM, "no memory for the observations");
-			list = more;
-		}
+		if (array_room(&list, count, &room, 1) < 0)
+			return err_set(err, -ENOMEM, "no memory for the observations");
 
 		if (!record_parse_observation(&line, &list[count]))
 			return record_error(&reader, err);

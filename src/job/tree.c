@@ -12,6 +12,7 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
@@ -156,13 +157,8 @@ static int tree_read_all(struct tree_process **out, size_t *out_count, struct er
 		if (parse_u64(entry->d_name, 1, INT32_MAX, &pid) < 0)
 			continue;
 
-		if (count == room) {
-			room = room ? 2 * room : 256;
-			struct tree_process *more = reallocarray(all, room, sizeof(*all));
-			if (!more)
-				return err_set(err, -ENOMEM, "no memory for the process list");
-			all = more;
-		}
+		if (array_room(&all, count, &room, 256) < 0)
+			return err_set(err, -ENOMEM, "no memory for the process list");
 
 		if (tree_read((pid_t)pid, &all[count], NULL) == 0)
 			count++;

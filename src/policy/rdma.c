@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/err.h"
 #include "hardware/gpu.h"
 
@@ -230,15 +231,8 @@ static int nodes_add(struct node_list *list, const struct rdma_node *node)
 	if (!rdma_node_is_usable(node))
 		return 0;
 
-	if (list->count == list->room) {
-		size_t room = list->room > 0 ? 2 * list->room : 16;
-		struct rdma_node *items = reallocarray(list->items, room, sizeof(*items));
-		if (!items)
-			return -ENOMEM;
-
-		list->items = items;
-		list->room = room;
-	}
+	if (array_room(&list->items, list->count, &list->room, 16) < 0)
+		return -ENOMEM;
 
 	list->items[list->count++] = *node;
 	return 0;

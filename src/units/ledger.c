@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -126,15 +127,8 @@ static struct ledger_record *device_get(struct ledger *ledger, const char *uuid,
 	if (device)
 		return device;
 
-	if (ledger->device_count == ledger->device_room) {
-		size_t room = ledger->device_room ? 2 * ledger->device_room : 16;
-		struct ledger_record **grown = reallocarray(ledger->devices, room, sizeof(*grown));
-		if (!grown)
-			return NULL;
-
-		ledger->devices = grown;
-		ledger->device_room = room;
-	}
+	if (array_room(&ledger->devices, ledger->device_count, &ledger->device_room, 16) < 0)
+		return NULL;
 
 	device = calloc(1, sizeof(*device) + length + 1);
 	if (!device)
@@ -401,21 +395,6 @@ static struct lease *lease_new(const struct ledger_lease *from, uint32_t slot)
 	return lease;
 }
 
-static int device_grow(struct ledger_record *device)
-{
-	if (device->count < device->room)
-		return 0;
-
-	size_t room = device->room ? 2 * device->room : 1;
-	struct lease **grown = reallocarray(device->leases, room, sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-
-	device->leases = grown;
-	device->room = room;
-	return 0;
-}
-
 static void ledger_insert(struct ledger *ledger, struct ledger_record *device, struct lease *lease)
 {
 	size_t place = lease_place(device, lease->slot, lease->shown.holder);
@@ -467,7 +446,9 @@ int ledger_take(struct ledger *ledger, const struct ledger_lease *lease, struct 
 
 	struct ledger_record *device = device_get(ledger, lease->unit, place.uuid_length);
 	struct lease *copy =
-	    device && device_grow(device) == 0 ? lease_new(lease, place.slot) : NULL;
+	    device && array_room(&device->leases, device->count, &device->room, 1) == 0
+		? lease_new(lease, place.slot)
+		: NULL;
 	if (!copy)
 		return err_set(err, -ENOMEM, "out of memory for the lease of '%s'", lease->unit);
 

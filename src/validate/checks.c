@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/jsonw.h"
 #include "base/names.h"
 #include "bench/result.h"
+
+enum { CHECKS_FIRST = 16 };
 
 const char *check_status_to_string(enum check_status status)
 {
@@ -136,42 +139,23 @@ void checks_done(struct checks *checks)
 	checks_init(checks);
 }
 
-/* Room for one more in an array that doubles. */
-static bool checks_grow(void **array, size_t count, size_t size, size_t max)
-{
-	if (count >= max)
-		return false;
-	if (count & (count - 1) || (count > 0 && count < 16))
-		return true; /* it has room up to the next power of two, 16 at least */
-
-	void *larger = realloc(*array, (count < 16 ? 16 : 2 * count) * size);
-	if (!larger)
-		return false;
-
-	*array = larger;
-	return true;
-}
-
 void checks_add(struct checks *checks, const struct check *check)
 {
-	void *list = checks->list;
-	if (!checks_grow(&list, checks->count, sizeof(*check), CHECKS_MAX)) {
+	if (checks->count == CHECKS_MAX ||
+	    array_room(&checks->list, checks->count, &checks->room, CHECKS_FIRST) < 0)
 		checks->is_cut = true;
-		return;
-	}
-	checks->list = list;
-	checks->list[checks->count++] = *check;
+	else
+		checks->list[checks->count++] = *check;
 }
 
 void checks_add_sample(struct checks *checks, const struct checks_sample *sample)
 {
-	void *samples = checks->samples;
-	if (!checks_grow(&samples, checks->sample_count, sizeof(*sample), CHECKS_SAMPLES_MAX)) {
+	if (checks->sample_count == CHECKS_SAMPLES_MAX ||
+	    array_room(&checks->samples, checks->sample_count, &checks->sample_room, CHECKS_FIRST) <
+		0)
 		checks->is_cut = true;
-		return;
-	}
-	checks->samples = samples;
-	checks->samples[checks->sample_count++] = *sample;
+	else
+		checks->samples[checks->sample_count++] = *sample;
 }
 
 void checks_say(struct checks *checks, const char *name, const char *target,

@@ -103,9 +103,9 @@ void checks_fact(const struct checks_sink *sink, const char *name, const char *t
 /* What was found, in its order. */
 struct checks {
 	struct check *list; /* owned */
-	size_t count;
+	size_t count, room;
 	struct checks_sample *samples; /* owned */
-	size_t sample_count;
+	size_t sample_count, sample_room;
 	bool is_cut; /* there was no room, or no memory, for all: then nothing passes */
 };
 void checks_init(struct checks *checks);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/filewatch.h"
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -118,16 +119,8 @@ static int shares_read_names(const char *path, struct shares_names *out)
 		if (strlen(user->pw_name) >= SHARES_NAME_MAX)
 			continue;
 
-		if (out->count == out->room) {
-			size_t room = out->room ? 2 * out->room : 64;
-			struct shares_name *items =
-			    reallocarray(out->items, room, sizeof(*out->items));
-			if (!items)
-				return -ENOMEM;
-
-			out->items = items;
-			out->room = room;
-		}
+		if (array_room(&out->items, out->count, &out->room, 64) < 0)
+			return -ENOMEM;
 
 		struct shares_name *name = &out->items[out->count++];
 		memcpy(name->name, user->pw_name, strlen(user->pw_name) + 1);

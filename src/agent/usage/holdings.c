@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/err.h"
 
 enum { HOLDINGS_BUCKETS = 1024 };
@@ -98,15 +99,8 @@ static bool holdings_evict(struct holdings *holdings)
 static struct holding *holdings_insert(struct holdings *holdings, const char *owner,
 				       const char *device)
 {
-	if (holdings->count == holdings->room) {
-		size_t room = holdings->room ? 2 * holdings->room : 16;
-		struct holding **more = reallocarray(holdings->at, room, sizeof(*more));
-		if (!more)
-			return NULL;
-
-		holdings->at = more;
-		holdings->room = room;
-	}
+	if (array_room(&holdings->at, holdings->count, &holdings->room, 16) < 0)
+		return NULL;
 
 	struct holding *holding = calloc(1, sizeof(*holding));
 	if (holding)

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "job/tree.h"
@@ -91,15 +92,8 @@ struct proctable_entry *proctable_want(struct proctable *table, uint32_t pid)
 	if (table->count == PROCTABLE_MAX)
 		return NULL;
 
-	if (table->count == table->room) {
-		size_t room = table->room ? 2 * table->room : 32;
-		struct proctable_entry **more = reallocarray(table->at, room, sizeof(*more));
-		if (!more)
-			return NULL;
-
-		table->at = more;
-		table->room = room;
-	}
+	if (array_room(&table->at, table->count, &table->room, 32) < 0)
+		return NULL;
 
 	struct proctable_entry *entry = calloc(1, sizeof(*entry));
 	if (!entry)

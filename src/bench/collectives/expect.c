@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/err.h"
 #include "base/parse.h"
 #include "bench/collectives/request.h"
@@ -109,16 +110,8 @@ static int expect_add(struct expect *expect, size_t *capacity, const struct expe
 	if (expect->count == EXPECT_LINES_MAX)
 		return err_set(err, -E2BIG, "more than %d expectations", EXPECT_LINES_MAX);
 
-	if (expect->count == *capacity) {
-		size_t more = *capacity ? 2 * *capacity : EXPECT_FIRST_LINES;
-		struct expect_line *lines =
-		    reallocarray(expect->lines, more, sizeof(*expect->lines));
-		if (!lines)
-			return err_set(err, -ENOMEM, "no memory for expectations");
-
-		expect->lines = lines;
-		*capacity = more;
-	}
+	if (array_room(&expect->lines, expect->count, capacity, EXPECT_FIRST_LINES) < 0)
+		return err_set(err, -ENOMEM, "no memory for expectations");
 
 	expect->lines[expect->count++] = *line;
 	return 0;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "cmd/jobs/job_target.h"
@@ -101,17 +102,9 @@ static bool select_on_page(const ProtobufCMessage *reply, void *context)
 		if (!select_wants(select, job))
 			continue;
 
-		if (select->count == listing->room) {
-			size_t room = listing->room ? 2 * listing->room : 64;
-			struct job_selected *more =
-			    reallocarray(select->jobs, room, sizeof(*select->jobs));
-			if (!more) {
-				listing->result = -ENOMEM;
-				return false;
-			}
-
-			select->jobs = more;
-			listing->room = room;
+		if (array_room(&select->jobs, select->count, &listing->room, 64) < 0) {
+			listing->result = -ENOMEM;
+			return false;
 		}
 
 		select->jobs[select->count++] =

@@ -12,6 +12,7 @@
 
 #include <jansson.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -208,7 +209,7 @@ void log_pair_watch(const struct log_pair *pair, int inotify_fd)
 struct log_pair_list {
 	struct interleave_piece *pieces; /* owned */
 	struct interleave *places;	 /* owned: before each of them */
-	size_t count, room;
+	size_t count, piece_room, place_room;
 };
 
 static void log_pair_list_done(struct log_pair_list *list)
@@ -220,20 +221,9 @@ static void log_pair_list_done(struct log_pair_list *list)
 static int log_pair_list_add(struct log_pair_list *list, const struct interleave *before,
 			     const struct interleave_piece *piece)
 {
-	if (list->count == list->room) {
-		size_t room = list->room ? 2 * list->room : 64;
-		struct interleave_piece *pieces = reallocarray(list->pieces, room, sizeof(*pieces));
-		if (!pieces)
-			return -ENOMEM;
-
-		list->pieces = pieces;
-		struct interleave *places = reallocarray(list->places, room, sizeof(*places));
-		if (!places)
-			return -ENOMEM;
-
-		list->places = places;
-		list->room = room;
-	}
+	if (array_room(&list->pieces, list->count, &list->piece_room, 64) < 0 ||
+	    array_room(&list->places, list->count, &list->place_room, 64) < 0)
+		return -ENOMEM;
 
 	list->places[list->count] = *before;
 	list->pieces[list->count++] = *piece;

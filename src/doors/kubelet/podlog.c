@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -121,15 +122,8 @@ int podlog_parse_pod(const char *text, size_t length, struct podlog_name *out)
 /* All four texts in one piece of memory; entry.id owns it. */
 static int podlog_add(struct podlog_list *list, const struct podlog_name *name)
 {
-	if (list->count == list->room) {
-		size_t room = list->room ? 2 * list->room : 64;
-		struct podlog_entry *more = reallocarray(list->at, room, sizeof(*more));
-		if (!more)
-			return -ENOMEM;
-
-		list->at = more;
-		list->room = room;
-	}
+	if (array_room(&list->at, list->count, &list->room, 64) < 0)
+		return -ENOMEM;
 
 	size_t id = strlen(name->id) + 1, name_space = strlen(name->name_space) + 1,
 	       pod = strlen(name->pod) + 1, container = strlen(name->container) + 1;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
+#include "base/array.h"
 
 enum label_internals {
 	LABEL_TEXT_SIZE = 512, /* of a sanitised text before it is cut */
@@ -92,26 +92,6 @@ static size_t find(const struct label_set *set, const char *key, bool *out_found
 	return low;
 }
 
-/* Room for one more. */
-static bool grow(struct label_set *set)
-{
-	size_t bytes, more = set->capacity ? 2 * set->capacity : LABEL_FIRST_CAPACITY;
-
-	if (set->count < set->capacity)
-		return true;
-
-	struct label *items =
-	    size_mul(more, sizeof(*items), &bytes) ? realloc(set->items, bytes) : NULL;
-	if (!items) {
-		set->error = -ENOMEM;
-		return false;
-	}
-
-	set->items = items;
-	set->capacity = more;
-	return true;
-}
-
 void label_set_put(struct label_set *set, const char *key, const char *value)
 {
 	bool found;
@@ -134,8 +114,11 @@ void label_set_put(struct label_set *set, const char *key, const char *value)
 	}
 
 	if (!found) {
-		if (!grow(set))
+		if (array_room(&set->items, set->count, &set->capacity, LABEL_FIRST_CAPACITY) < 0) {
+			set->error = -ENOMEM;
 			return;
+		}
+
 		memmove(&set->items[at + 1], &set->items[at],
 			(set->count - at) * sizeof(*set->items));
 		set->count++;

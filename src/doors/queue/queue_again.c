@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/crash.h"
 #include "doors/queue/queue_change.h"
@@ -32,15 +33,8 @@ static int again_each(const struct job *job, const char *grants, const char *obs
 	if (job->state != JOB_FAILED && job->state != JOB_CANCELLED)
 		return 0;
 
-	if (change->count == change->room) {
-		size_t room = change->room ? 2 * change->room : 16;
-		struct job *more = reallocarray(change->jobs, room, sizeof(*more));
-		if (!more)
-			return err_set(again->err, -ENOMEM, "no memory for %zu jobs", room);
-
-		change->jobs = more;
-		change->room = room;
-	}
+	if (array_room(&change->jobs, change->count, &change->room, 16) < 0)
+		return err_set(again->err, -ENOMEM, "no memory for %zu jobs", change->count + 1);
 
 	int rc = job_copy(job, &change->jobs[change->count]);
 	if (rc < 0)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "doors/queue/queue_internal.h"
@@ -178,16 +179,9 @@ static void depend_tell(struct queue *queue, uint64_t id, bool has_succeeded)
 	if (has_succeeded || queue->depending == 0)
 		return;
 
-	if (queue->failed_count == queue->failed_room) {
-		size_t room = queue->failed_room ? 2 * queue->failed_room : 16;
-		uint64_t *more = reallocarray(queue->failed, room, sizeof(*more));
-		if (!more) {
-			depend_doom_waiting(queue, &id, 1);
-			return;
-		}
-
-		queue->failed = more;
-		queue->failed_room = room;
+	if (array_room(&queue->failed, queue->failed_count, &queue->failed_room, 16) < 0) {
+		depend_doom_waiting(queue, &id, 1);
+		return;
 	}
 
 	queue->failed[queue->failed_count++] = id;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "doors/queue/queue_internal.h"
@@ -209,15 +210,8 @@ static int fair_note_past(const struct store_past *from, void *context)
 	/* Where it cannot be read, nobody can tell what it had beyond that. */
 	(void)record_each_grant(from->grants, strlen(from->grants), fair_add_part, &parts);
 
-	if (fair->past_count == fair->past_room) {
-		size_t more = fair->past_room ? 2 * fair->past_room : 64;
-		struct fair_past *grown = reallocarray(fair->past, more, sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-
-		fair->past = grown;
-		fair->past_room = more;
-	}
+	if (array_room(&fair->past, fair->past_count, &fair->past_room, 64) < 0)
+		return -ENOMEM;
 
 	struct fair_past *past = &fair->past[fair->past_count++];
 

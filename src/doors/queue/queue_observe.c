@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/file.h"
@@ -153,17 +154,9 @@ static struct queue_known *observe_known(const struct queue *queue, pid_t pid)
 static void observe_remember(struct queue *queue, const struct tree_process *process, uint64_t job)
 {
 	struct queue_known *known = observe_known(queue, process->pid);
-	if (!known && queue->known_count == queue->known_room) {
-		size_t room = queue->known_room ? 2 * queue->known_room : 64;
-		struct queue_known *more = room <= OBSERVE_KNOWN_MAX
-					       ? reallocarray(queue->known, room, sizeof(*more))
-					       : NULL;
-		if (!more)
-			return; /* it is asked again */
-
-		queue->known = more;
-		queue->known_room = room;
-	}
+	if (!known && (queue->known_count == OBSERVE_KNOWN_MAX ||
+		       array_room(&queue->known, queue->known_count, &queue->known_room, 64) < 0))
+		return; /* it is asked again */
 
 	if (!known)
 		known = &queue->known[queue->known_count++];
@@ -257,15 +250,8 @@ static void observe_add(struct queue_run *run, pid_t pid, const char *uuid, int6
 	if (run->observed_count == RECORD_OBSERVATIONS_MAX)
 		return; /* the first ones tell enough */
 
-	if (run->observed_count == run->observed_room) {
-		size_t room = run->observed_room ? 2 * run->observed_room : 4;
-		struct queue_observation *more = reallocarray(run->observed, room, sizeof(*more));
-		if (!more)
-			return;
-
-		run->observed = more;
-		run->observed_room = room;
-	}
+	if (array_room(&run->observed, run->observed_count, &run->observed_room, 4) < 0)
+		return;
 
 	struct queue_observation *seen = &run->observed[run->observed_count++];
 	*seen = (struct queue_observation){

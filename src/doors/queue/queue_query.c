@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "doors/queue/queue_internal.h"
 
@@ -73,17 +74,9 @@ static int queue_answer_add(const struct job *job, const char *grants, const cha
 			    void *context)
 {
 	struct queue_question *question = context;
-	if (question->count == question->room) {
-		size_t first = question->query.id > 0 ? 1 : QUERY_PART;
-		size_t room = question->room ? 2 * question->room : first;
-		struct queue_answer *more =
-		    reallocarray(question->answers, room, sizeof(*question->answers));
-		if (!more)
-			return -ENOMEM;
-
-		question->answers = more;
-		question->room = room;
-	}
+	if (array_room(&question->answers, question->count, &question->room,
+		       question->query.id > 0 ? 1 : QUERY_PART) < 0)
+		return -ENOMEM;
 
 	struct queue_answer *answer = &question->answers[question->count];
 	*answer = (struct queue_answer){.observed_count = 0};
@@ -112,15 +105,8 @@ static int queue_past_add(const struct store_attempt *attempt, void *context)
 	if (attempt->ended_unix_ns == 0)
 		return 0;
 
-	if (question->past_count == question->past_room) {
-		size_t room = question->past_room ? 2 * question->past_room : 4;
-		struct queue_past *more = reallocarray(question->past, room, sizeof(*more));
-		if (!more)
-			return -ENOMEM;
-
-		question->past = more;
-		question->past_room = room;
-	}
+	if (array_room(&question->past, question->past_count, &question->past_room, 4) < 0)
+		return -ENOMEM;
 
 	struct queue_past *past = &question->past[question->past_count++];
 	*past = (struct queue_past){

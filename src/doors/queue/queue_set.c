@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "doors/queue/queue_change.h"
 
@@ -53,16 +54,8 @@ struct queue_job *queue_set_job(const struct queue_change *change, size_t i)
 
 int queue_set_note(struct queue_change *change, uint64_t id, const struct err *why, struct err *err)
 {
-	if (change->refusal_count == change->refusal_room) {
-		size_t room = change->refusal_room ? 2 * change->refusal_room : 16;
-		struct change_refusal *more =
-		    reallocarray(change->refusals, room, sizeof(*change->refusals));
-		if (!more)
-			return err_set(err, -ENOMEM, "no memory for %zu jobs", room);
-
-		change->refusals = more;
-		change->refusal_room = room;
-	}
+	if (array_room(&change->refusals, change->refusal_count, &change->refusal_room, 16) < 0)
+		return err_set(err, -ENOMEM, "no memory for %zu jobs", change->refusal_count + 1);
 
 	change->refusals[change->refusal_count++] =
 	    (struct change_refusal){.id = id, .code = why->code, .text = strdup(why->text)};

@@ -7,22 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/err.h"
 
 enum { WORDS_FIRST = 32 }; /* words of a command line, at first */
 
 static void words_put(struct words *words, const char *format, va_list arguments)
 {
-	if (words->count + 1 >= words->room) {
-		size_t room = words->room ? 2 * words->room : WORDS_FIRST;
-		char **more = reallocarray(words->words, room, sizeof(*more));
-		if (!more) {
-			words->failed = true;
-			return;
-		}
-
-		words->words = more;
-		words->room = room;
+	if (array_room(&words->words, words->count + 1, &words->room, WORDS_FIRST) < 0) {
+		words->failed = true;
+		return;
 	}
 
 	int length = vasprintf(&words->words[words->count], format, arguments);

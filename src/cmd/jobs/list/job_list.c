@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -112,16 +113,9 @@ static uint8_t list_rank(Sluice__V1__JobState state)
 
 static void list_add_row(struct job_list *list, const Sluice__V1__Job *job, struct list_row row)
 {
-	if (list->row_count == list->row_room) {
-		size_t room = list->row_room ? 2 * list->row_room : 64;
-		struct list_row *rows = reallocarray(list->rows, room, sizeof(*rows));
-		if (!rows) {
-			list->out_of_memory = true;
-			return;
-		}
-
-		list->rows = rows;
-		list->row_room = room;
+	if (array_room(&list->rows, list->row_count, &list->row_room, 64) < 0) {
+		list->out_of_memory = true;
+		return;
 	}
 
 	row.at = list->row_count;

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/err.h"
 #include "base/loop.h"
 #include "cmd/cmd.h"
@@ -18,17 +19,9 @@ int run_accepted(struct run *run, const Sluice__V1__SubmitReply *reply, uint32_t
 	struct err err;
 
 	run_streams_number(run->call->path, reply->id);
-	if (run->accepted_count == run->accepted_room) {
-		size_t room = run->accepted_room ? 2 * run->accepted_room : 16;
-		struct run_accepted *grown = realloc(run->accepted, room * sizeof(*grown));
-		if (!grown)
-			return cmd_fail(
-			    run->call, CMD_EXIT_FAILED,
-			    (err_set(&err, -ENOMEM, "no memory to stay with the jobs"), &err));
-
-		run->accepted = grown;
-		run->accepted_room = room;
-	}
+	if (array_room(&run->accepted, run->accepted_count, &run->accepted_room, 16) < 0)
+		return cmd_fail(run->call, CMD_EXIT_FAILED,
+				(err_set(&err, -ENOMEM, "no memory to stay with the jobs"), &err));
 
 	run->accepted[run->accepted_count++] =
 	    (struct run_accepted){.id = reply->id, .members = members};

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "doors/queue/schedule/schedule_internal.h"
@@ -371,16 +372,8 @@ static void schedule_say_behind(struct schedule_state *state, uint64_t behind)
 static int schedule_add_waiter(struct schedule_state *state, const struct schedule_decision *said,
 			       struct err *err)
 {
-	if (state->waiter_count == state->waiter_capacity) {
-		size_t more = state->waiter_capacity ? 2 * state->waiter_capacity : 16;
-		struct schedule_waiter *waiters =
-		    reallocarray(state->waiters, more, sizeof(*waiters));
-		if (!waiters)
-			return err_set(err, -ENOMEM, "no memory for the reason of a job");
-
-		state->waiters = waiters;
-		state->waiter_capacity = more;
-	}
+	if (array_room(&state->waiters, state->waiter_count, &state->waiter_capacity, 16) < 0)
+		return err_set(err, -ENOMEM, "no memory for the reason of a job");
 
 	struct schedule_waiter *waiter = &state->waiters[state->waiter_count++];
 	*waiter = (struct schedule_waiter){.job = state->job, .said = *said};

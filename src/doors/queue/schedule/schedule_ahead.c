@@ -5,24 +5,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "job/launch.h"
 #include "doors/queue/schedule/schedule_internal.h"
 
-/* Room for one more. */
-static int ahead_grow(void **list, size_t count, size_t *capacity, size_t size)
-{
-	if (count < *capacity)
-		return 0;
-
-	size_t more = *capacity ? *capacity * 2 : 32;
-	void *grown = reallocarray(*list, more, size);
-	if (!grown)
-		return -ENOMEM;
-
-	*list = grown;
-	*capacity = more;
-	return 0;
-}
+enum { AHEAD_FIRST = 32 };
 
 static int ahead_add_guest(struct schedule_state *state, const struct launch_grant *grant,
 			   const struct schedule_running *running)
@@ -45,8 +32,7 @@ static int ahead_add_guest(struct schedule_state *state, const struct launch_gra
 
 	if (guest.slots >= grant->slot_count || guest.slots > device->slot_count)
 		guest.slots = device->slot_count;
-	if (ahead_grow((void **)&state->guests, state->guest_count, &state->guest_capacity,
-		       sizeof(*state->guests)) < 0)
+	if (array_room(&state->guests, state->guest_count, &state->guest_capacity, AHEAD_FIRST) < 0)
 		return -ENOMEM;
 
 	state->guests[state->guest_count++] = guest;
@@ -61,8 +47,7 @@ int schedule_ahead_add(struct schedule_state *state, const struct schedule_runni
 
 	if (running->cpu_milli == 0 && running->mem_bytes == 0)
 		return 0;
-	if (ahead_grow((void **)&state->ends, state->end_count, &state->end_capacity,
-		       sizeof(*state->ends)) < 0)
+	if (array_room(&state->ends, state->end_count, &state->end_capacity, AHEAD_FIRST) < 0)
 		return -ENOMEM;
 
 	state->ends[state->end_count++] = (struct schedule_end){

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "doors/queue/store/store_internal.h"
 
@@ -50,15 +51,9 @@ int store_shares(struct store *store, struct store_share **out, size_t *out_coun
 			break;
 		}
 
-		if (count == room) {
-			room = room ? 2 * room : 16;
-			struct store_share *more = reallocarray(shares, room, sizeof(*more));
-			if (!more) {
-				rc = err_set(err, -ENOMEM, "no memory for %zu users", room);
-				break;
-			}
-
-			shares = more;
+		if (array_room(&shares, count, &room, 16) < 0) {
+			rc = err_set(err, -ENOMEM, "no memory for %zu users", count + 1);
+			break;
 		}
 
 		shares[count++] = (struct store_share){
