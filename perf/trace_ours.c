@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scheduler of the queue on a trace, given what the queue gives it: scores, when a wide job is
- * due, how long what runs may still run, and what jobs of that name have taken. As in
- * queue_schedule.c, with the defaults of its rules.
+ * The scheduler of the queue on a trace, given what the queue gives it: scores, when a job is due,
+ * how long what runs may still run, and what jobs of that name have taken. As in queue_schedule.c,
+ * with the defaults of its rules.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -98,11 +98,13 @@ static void ours_decide(const struct job *shown, struct schedule_decision *decis
 		ours->trace->broken_promises++;
 }
 
-static uint64_t ours_due_s(const struct ours *ours, const struct ours_job *job)
+static uint64_t ours_due_ns(const struct ours *ours, const struct ours_job *job)
 {
 	uint64_t served_s = ours->served_s[job->from->user];
-	uint64_t from_s = served_s > job->from->arrives_s ? served_s : job->from->arrives_s;
-	return job->from->gpus < 2 ? UINT64_MAX : from_s + DUE_S;
+
+	return schedule_due_ns(ours->rules.reserve_after_ns, job->from->gpus,
+			       (int64_t)ours_ns(job->from->arrives_s),
+			       served_s > 0 ? ours_ns(served_s) : 0);
 }
 
 /* What its user has had so far, what runs included. */
@@ -128,13 +130,11 @@ static void ours_judge(const struct ours *ours, struct ours_job *job)
 	    .machine_gpus = TRACE_GPUS,
 	};
 	struct schedule_score score;
-	uint64_t due_s = ours_due_s(ours, job);
 
 	schedule_score_make(&ours->rules.weights, &facts, &score);
 	job->job.own_score = schedule_score_total(&score) + score.usage;
 	job->job.usage_score = score.usage;
-	job->job.due_ns = due_s == UINT64_MAX ? 0 : ours_ns(due_s);
-
+	job->job.due_ns = ours_due_ns(ours, job);
 	job->job.estimate_ns =
 	    schedule_estimate_ns(&ours->history[job->from->user][job->from->name]);
 }
@@ -210,8 +210,8 @@ static bool ours_next(struct ours *ours)
 		uint64_t at_s = UINT64_MAX;
 		if (job->state == OURS_RUNS)
 			at_s = job->from->started_s + job->from->runs_s;
-		else if (job->state == OURS_WAITS && ours_due_s(ours, job) > ours->now_s)
-			at_s = ours_due_s(ours, job);
+		else if (job->state == OURS_WAITS && ours_due_ns(ours, job) > ours_ns(ours->now_s))
+			at_s = ours_due_ns(ours, job) / SECOND_NS - 1;
 		next_s = at_s < next_s ? at_s : next_s;
 	}
 

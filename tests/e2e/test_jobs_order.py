@@ -151,3 +151,30 @@ def test_a_wide_job_starts_while_others_stream_narrow_ones(machine):
     starts = {row["id"]: (row["attempt"] or {}).get("started_unix") or 0 for row in rows}
     passed = [job for job, start in starts.items() if job not in (holds, wide) and reserved < start < began]
     assert not passed, passed
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="jobs of several users need root")
+def test_a_narrow_job_starts_while_others_stream_wide_ones(machine):
+    """Three users always have a job of all GPUs that is due; another asks for one GPU."""
+    machine.start("dgx-a100")
+    config = machine.directory / "config.yaml"
+    config.write_text("sluice: {jobs: {reserveAfter: 100ms}}")
+    machine.agent("--config", config)
+    wide = {uid: [] for uid in (4001, 4002, 4003)}
+
+    def ask(uid, *words):
+        return int(machine.run("sluice", "run", "-d", *words, user=uid, group=uid, extra_groups=[], cwd="/").ok().out)
+
+    def stream():
+        """Of each user's two jobs wait, whatever has started."""
+        rows = machine.run("sluice", "jobs", "--all", "--output", "json").ok().json["jobs"]
+        states = {row["id"]: row["state"] for row in rows}
+        for uid, jobs in wide.items():
+            for _ in range(2 - sum(states.get(job) == "Pending" for job in jobs)):
+                jobs.append(ask(uid, "--gpus", "8", "--", "sleep", "0.4"))
+        return states
+
+    stream()
+    narrow = ask(4000, "--gpus", "1", "--", "sleep", "1000")
+    wait_until(lambda: stream()[narrow] == "Running", deadline_s=90)
+    assert max(job for jobs in wide.values() for job in jobs) > narrow, wide  # they had not run out

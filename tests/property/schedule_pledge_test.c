@@ -11,7 +11,10 @@
  * it;
  *   - no GPU is idle while every job that waits would fit on the idle ones;
  *   - a job whose user has had far too much starts when its age outweighs that, though others never
- * stop coming.
+ * stop coming;
+ *   - a job of any width starts after as many pledges as there are older jobs, and one more, though
+ * its age never outweighs anything: each pledge takes until those that ran when it was made have
+ * ended, and those that went past it.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,8 +30,10 @@ enum property_limits {
 	STEPS = 120,
 	GPUS = 6,
 	USERS = 4,
-	JOBS = 400,
+	JOBS = 1200,
+	WAITING = 12,
 	LONGEST = 12,
+	LIMIT_SLACK = 4,
 	DUE = 6, /* steps */
 	BEGIN = 1000,
 };
@@ -52,6 +57,7 @@ struct life {
 	struct life_job jobs[JOBS];
 	size_t count;
 	uint64_t now;
+	uint64_t served[USERS]; /* when each user's last pledge did; 0: none has */
 	uint32_t gpu_count;
 };
 
@@ -113,7 +119,7 @@ static void life_arrive(struct life *life, bool has_limits)
 	job->came = life->now;
 	job->waits = true;
 	job->runs = 1 + random_below(LONGEST);
-	job->limit = has_limits || chance(50) ? job->runs + random_below(4) : 0;
+	job->limit = has_limits || chance(50) ? job->runs + random_below(LIMIT_SLACK) : 0;
 	job->estimate = job->limit || chance(50) ? 0 : 1 + random_below(LONGEST);
 	job->job.wants.time_ns = job->limit;
 	job->job.estimate_ns = job->estimate;
@@ -143,6 +149,8 @@ static void life_decide(const struct job *shown, struct schedule_decision *decis
 	if (!decision->start)
 		return;
 
+	if (decision->was_pledged)
+		life->served[job->job.uid] = life->now;
 	job->waits = false;
 	job->runs_now = true;
 	job->began = job->since = life->now;
@@ -196,7 +204,9 @@ static void life_pass(struct life *life)
 		if (job->waits) {
 			job->job.own_score = (int64_t)(life->now - job->came) * 1000 +
 					     (int64_t)job->job.wants.priority * 100000000;
-			job->job.due_ns = job->came + DUE;
+			job->job.due_ns =
+			    schedule_due_ns(life->rules.reserve_after_ns, job->job.gpus,
+					    (int64_t)job->came, life->served[job->job.uid]);
 			jobs[count++] = &job->job;
 		}
 		if (!job->runs_now)
@@ -312,7 +322,7 @@ static size_t round_stream(struct life *life)
 		size_t waiting = 0;
 		for (size_t i = 0; i < life->count; i++)
 			waiting += life->jobs[i].waits;
-		for (uint32_t i = random_below(4); i > 0 && waiting < 12; i--, waiting++)
+		for (uint32_t i = random_below(4); i > 0 && waiting < WAITING; i--, waiting++)
 			life_arrive(life, has_limits);
 		if (chance(2))
 			life_restart(life);
@@ -354,6 +364,74 @@ static void round_starving(struct life *life)
 	schedule_machine_done(&life->machine);
 }
 
+/* Ends what is over; how many wait. */
+static size_t storm_step(struct life *life)
+{
+	size_t waiting = 0;
+
+	for (size_t i = 0; i < life->count; i++) {
+		struct life_job *job = &life->jobs[i];
+		job->runs_now &= life->now < job->began + job->runs;
+		waiting += job->waits;
+	}
+	return waiting;
+}
+
+/* By when it has started: it is due, then older jobs have their pledges, its user's with a pause.
+ */
+static uint64_t storm_bound(const struct life *life, const struct life_job *victim)
+{
+	const uint64_t pledge = 2 * (LONGEST + LIMIT_SLACK);
+	uint64_t bound = victim->came + DUE * SCHEDULE_NARROW_TIMES + 2 * pledge;
+
+	for (size_t i = 0; i < life->count; i++) {
+		const struct life_job *job = &life->jobs[i];
+		if (job->job.id < victim->job.id && job->waits)
+			bound += pledge + (job->job.uid == victim->job.uid ? DUE : 0);
+	}
+	return bound;
+}
+
+/* A job of any width, and whoever comes later has more points for ever: all as wide as the machine,
+ * of users whose next one is always due, or of all widths, or as narrow as can be. */
+static void round_storm(struct life *life)
+{
+	bool has_limits = chance(50), is_over = false;
+	uint32_t kind = random_below(3), from = 5 + random_below(20);
+	struct life_job *victim = NULL;
+	uint64_t bound = 0;
+
+	life_machine(life);
+	life->rules.reserve_after_ns = DUE;
+	for (life->now = BEGIN; !is_over && life->count + WAITING < JOBS; life->now++) {
+		size_t waiting = storm_step(life);
+
+		for (; waiting < WAITING; waiting++) {
+			life_arrive(life, has_limits);
+			struct life_job *job = &life->jobs[life->count - 1];
+			bool is_victim = !victim && life->now >= BEGIN + from;
+
+			if (!is_victim && kind != 1)
+				job->job.gpus = kind == 0 ? life->gpu_count : 1;
+			job->job.wants.priority = !is_victim && chance(10) ? -1 : 0;
+			if (is_victim) {
+				victim = job;
+				job->job.uid = USERS - 1;
+				bound = storm_bound(life, job);
+			}
+			job->job.usage_score =
+			    job->job.uid == USERS - 1 ? INT64_C(1000000000000) : 0;
+		}
+		life_mislead(life);
+		life_pass(life);
+		if (victim && victim->waits && life->now > bound)
+			fail(life, victim, "starves among those that come later");
+		is_over = victim && !victim->waits;
+	}
+	life->machine.devices = NULL;
+	schedule_machine_done(&life->machine);
+}
+
 int main(void)
 {
 	const char *seed_text = getenv("SLUICE_TEST_SEED"), *text = getenv("SLUICE_TEST_ROUNDS");
@@ -367,6 +445,8 @@ int main(void)
 		pledges += round_stream(&life);
 		if (now_round % 20 == 0)
 			round_starving(&life);
+		if (now_round % 5 == 0)
+			round_storm(&life);
 	}
 	printf("%lu streams of jobs, %zu pledges: always as the rules say\n", rounds, pledges);
 	return pledges == 0;

@@ -47,24 +47,27 @@ const char *job_standing_start(const Sluice__V1__Job *job, char out[JOB_STANDING
 	const Sluice__V1__Standing *standing = job->standing;
 	char time[JOB_TEXT_TIME_MAX];
 
+	const char *reserved = job->gpus > 1	? "GPUs are reserved for it"
+			       : job->gpus == 1 ? "a GPU is reserved for it"
+						: "it comes first";
+
 	out[0] = '\0';
 	if (!standing || (standing->starts_unix_ns == 0 && !standing->is_reserved))
 		return out;
 
 	if (standing->starts_unix_ns == 0)
-		(void)snprintf(out, JOB_STANDING_MAX,
-			       "when enough of what runs has ended: GPUs are reserved for it");
+		(void)snprintf(out, JOB_STANDING_MAX, "when enough of what runs has ended: %s",
+			       reserved);
 	else if (standing->is_reserved && !standing->start_is_estimate)
-		(void)snprintf(out, JOB_STANDING_MAX,
-			       "by %s at the latest: GPUs are reserved for it",
-			       job_text_time(standing->starts_unix_ns, time));
+		(void)snprintf(out, JOB_STANDING_MAX, "by %s at the latest: %s",
+			       job_text_time(standing->starts_unix_ns, time), reserved);
 	else
-		(void)snprintf(out, JOB_STANDING_MAX, "about %s, %s%s",
-			       job_text_time(standing->starts_unix_ns, time),
-			       standing->start_is_estimate
-				   ? "an estimate by what such jobs have taken"
-				   : "by the limits of what runs",
-			       standing->is_reserved ? ": GPUs are reserved for it" : "");
+		(void)snprintf(
+		    out, JOB_STANDING_MAX, "about %s, %s%s%s",
+		    job_text_time(standing->starts_unix_ns, time),
+		    standing->start_is_estimate ? "an estimate by what such jobs have taken"
+						: "by the limits of what runs",
+		    standing->is_reserved ? ": " : "", standing->is_reserved ? reserved : "");
 	return out;
 }
 

@@ -330,25 +330,22 @@ static bool queue_pass_waits(const struct queue *queue, struct queue_job *job, u
 	return job->not_before_ns > now_ns;
 }
 
-/*
- * From when on GPUs are reserved for the job; 0: never. It is counted from its user's last such
- * job, so that one who has many of them waiting does not get all that becomes free.
- */
+/* From when on what it waits for is reserved for the job; 0: never. */
 static uint64_t queue_due_ns(const struct queue *queue, const struct queue_job *job)
 {
-	uint64_t after_ns = queue->rules.reserve_after_ns;
-	bool is_waiting_for_others = job->job.reason == JOB_REASON_NONE || /* it was just loaded */
-				     job->job.reason == JOB_REASON_WAITING_FOR_GPU ||
-				     job->job.reason == JOB_REASON_QUEUE_ORDER;
-
-	if (job->job.gpus < 2 || after_ns == 0 || !is_waiting_for_others)
+	switch (job->job.reason) {
+	case JOB_REASON_NONE: /* it was just loaded */
+	case JOB_REASON_WAITING_FOR_GPU:
+	case JOB_REASON_WAITING_FOR_CPU:
+	case JOB_REASON_WAITING_FOR_MEMORY:
+	case JOB_REASON_WAITING_FOR_RESOURCE:
+	case JOB_REASON_QUEUE_ORDER:
+		return schedule_due_ns(queue->rules.reserve_after_ns, job->job.gpus,
+				       job->waits_since_ns,
+				       queue_member_served_ns(queue, job->job.uid));
+	default: /* others than jobs keep it waiting */
 		return 0;
-
-	int64_t served_ns = (int64_t)queue_member_served_ns(queue, job->job.uid);
-	int64_t from_ns = served_ns > job->waits_since_ns ? served_ns : job->waits_since_ns;
-	int64_t due_ns = from_ns + (int64_t)(after_ns < INT64_MAX / 2 ? after_ns : INT64_MAX / 2);
-
-	return due_ns > 0 ? (uint64_t)due_ns : 1;
+	}
 }
 
 /* The jobs that a pass is about. Those that wait for something else are left out: they keep nobody

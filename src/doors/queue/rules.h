@@ -64,7 +64,7 @@ struct queue_rules {
 	size_t group_count;
 	char prefer[RULES_PREFER_MAX]; /* devices, the best first; "": none */
 	uint32_t minimum_isolation;    /* enum isolation: what a job has to reach at least */
-	uint64_t reserve_after_ns;     /* a wide job has waited so long: see schedule.h; 0: never */
+	uint64_t reserve_after_ns;     /* one has waited so long: schedule_due_ns(); 0: never */
 	uint64_t default_time_ns;      /* of a job that says none; 0: none */
 	uint64_t max_time_ns;	       /* of everybody's but a manager's; 0: none */
 	int64_t retention_ns;	       /* of final jobs */

@@ -347,7 +347,13 @@ static int schedule_wait_alike(const struct schedule_state *state, enum job_reas
 /* What is said of a job that others wait for: that it is not its place alone. */
 static const char *schedule_reserved(const struct schedule_state *state, uint64_t id)
 {
-	return schedule_order_pledges_to(&state->order, id) ? ", for which GPUs are reserved" : "";
+	const struct job *job = schedule_order_pledged(&state->order, id);
+	if (!job)
+		return "";
+
+	return job->gpus > 1	? ", for which GPUs are reserved"
+	       : job->gpus == 1 ? ", for which a GPU is reserved"
+				: ", which comes first";
 }
 
 /* They wait for this one, or for the one that this one waits for. */
@@ -490,6 +496,7 @@ static int schedule_wait_pool(struct schedule_state *state, size_t order,
 		schedule_say_behind(state, behind);
 	schedule_wait_behind(state, class_, behind ? behind : state->job->id);
 	schedule_keep(state, order, false);
+	schedule_pledge_stay(state);
 
 	return 0;
 }
@@ -530,7 +537,8 @@ static void schedule_say_amount(struct schedule_state *state, enum schedule_amou
 {
 	const struct schedule_amount *amount = &state->amounts[kind];
 	char have[WANT_AMOUNT_MAX], need[WANT_AMOUNT_MAX], all[WANT_AMOUNT_MAX];
-	(void)snprintf(state->text, sizeof(state->text), "have %s, need %s of %s",
+	(void)snprintf(state->text, sizeof(state->text), "%shave %s, need %s of %s",
+		       schedule_order_pledges(&state->order, state->job) ? "reserved, " : "",
 		       schedule_amount_text(kind, schedule_amount_free(amount), have),
 		       schedule_amount_text(kind, schedule_amount_of(kind, state->job), need),
 		       schedule_amount_text(kind, amount->there_is, all));
@@ -612,6 +620,7 @@ static int schedule_wait_amount(struct schedule_state *state, size_t order,
 
 	int rc = 0;
 
+	schedule_pledge_stay(state);
 	if (state->amounts[kind].kept_for == 0) {
 		out->has_turn = true;
 		if (state->want.needed > 0)

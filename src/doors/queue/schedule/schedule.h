@@ -17,7 +17,8 @@
  * Neither is enough for a job of several GPUs whose user has some already, while others come one by
  * one who have none. So of each priority the oldest of those that are due (due_ns of struct job)
  * has what becomes free pledged to it (schedule_pledge.h): it comes before all others of its
- * priority, as if it had a turn.
+ * priority, as if it had a turn. Pledges to wide jobs alone would do the same to narrow ones, one
+ * after the other: so those are due as well, later.
  *
  * Where the rules pledge (reserve_after_ns), that is enough, and a job keeps what it waits for only
  * while no job before it keeps any of that: the pledge, or the first in the order, has one
@@ -92,6 +93,12 @@ struct schedule_device {
 	char holder[SCHEDULE_HOLDER_MAX]; /* it is somebody else's as a whole: who, in words */
 	char guest[SCHEDULE_HOLDER_MAX];  /* somebody else has slots of it: who; see _hold() */
 };
+
+enum schedule_due_limits {
+	SCHEDULE_NARROW_TIMES = 12, /* so many times as long as a wide job waits one of one GPU, or
+				       of none, before it is due */
+};
+#define SCHEDULE_AFTER_MAX_NS (UINT64_C(10) * 365 * 86400 * 1000000000 / SCHEDULE_NARROW_TIMES)
 
 /* A moment that never comes, and a time that is not known. */
 #define SCHEDULE_NEVER UINT64_MAX
@@ -214,6 +221,13 @@ struct schedule_input {
  */
 int schedule_pass(struct schedule_machine *machine, const struct schedule_input *input,
 		  struct err *err);
+
+/* From when on something may be pledged to a job of so many GPUs, which waits since
+ * `waits_since_ns` (below 0: since before the clock began); 0: never. Where `after_ns` is the
+ * rules' reserve_after_ns, and the last job of its user to which something was pledged started at
+ * `served_ns` (0: there was none): one who has many waiting does not get all that becomes free. */
+uint64_t schedule_due_ns(uint64_t after_ns, uint32_t gpus, int64_t waits_since_ns,
+			 uint64_t served_ns);
 
 /* In how long there are devices for the job at the earliest, if all that run end as they say and
  * nothing else is started; SCHEDULE_NEVER: not known. Pledges, and what other waiting jobs keep, do

@@ -121,12 +121,12 @@ bool schedule_order_pledges(const struct schedule_order *order, const struct job
 	return pledged > 0 && order->jobs[pledged - 1] == job;
 }
 
-bool schedule_order_pledges_to(const struct schedule_order *order, uint64_t id)
+const struct job *schedule_order_pledged(const struct schedule_order *order, uint64_t id)
 {
 	for (size_t rank = 0; order->has_pledge && rank < SCHEDULE_PRIORITIES; rank++)
 		if (order->pledged[rank] > 0 && order->jobs[order->pledged[rank] - 1]->id == id)
-			return true;
-	return false;
+			return order->jobs[order->pledged[rank] - 1];
+	return NULL;
 }
 
 /* Who has a pledge keeps it; else the oldest of those that are due gets it. */
@@ -137,7 +137,7 @@ static void order_pledge(struct schedule_order *order)
 		uint32_t *pledged = &order->pledged[order_rank(job)];
 		bool is_due = job->due_ns > 0 && job->due_ns <= order->by.now_ns;
 
-		if (job->gpus < 2 || (!is_due && job->pledged_ns == 0))
+		if (!is_due && job->pledged_ns == 0)
 			continue;
 		if (*pledged == 0 ||
 		    (job->pledged_ns > 0 && order->jobs[*pledged - 1]->pledged_ns == 0))

@@ -83,7 +83,8 @@ int schedule_order_make(const struct job *const *jobs, size_t count,
 			struct err *err);
 /* Whether what becomes free is pledged to it: it is due, and first of its priority. */
 bool schedule_order_pledges(const struct schedule_order *order, const struct job *job);
-bool schedule_order_pledges_to(const struct schedule_order *order, uint64_t id);
+/* The one of that id if so, or NULL. Borrowed. */
+const struct job *schedule_order_pledged(const struct schedule_order *order, uint64_t id);
 /* The next job, or NULL after the last. `*out_gpus` is how many GPUs its user has; to be added to
  * before the next call when the job gets some. Borrowed. */
 const struct job *schedule_order_next(struct schedule_order *order, uint64_t **out_gpus);

@@ -5,6 +5,22 @@
 
 #include "doors/queue/schedule/schedule_internal.h"
 
+uint64_t schedule_due_ns(uint64_t after_ns, uint32_t gpus, int64_t waits_since_ns,
+			 uint64_t served_ns)
+{
+	if (after_ns == 0)
+		return 0;
+
+	/* Far more than anybody waits, and little enough to add. */
+	uint64_t step_ns = after_ns < SCHEDULE_AFTER_MAX_NS ? after_ns : SCHEDULE_AFTER_MAX_NS;
+	uint64_t wait_ns = gpus < 2 ? step_ns * SCHEDULE_NARROW_TIMES : step_ns;
+	int64_t due_ns = waits_since_ns + (int64_t)wait_ns;
+	int64_t next_ns = served_ns > 0 ? (int64_t)(served_ns + step_ns) : due_ns;
+
+	due_ns = next_ns > due_ns ? next_ns : due_ns;
+	return due_ns > 0 ? (uint64_t)due_ns : 1;
+}
+
 static uint64_t pledge_after(uint64_t now_ns, uint64_t in_ns)
 {
 	return in_ns >= SCHEDULE_NEVER - now_ns ? SCHEDULE_NEVER : now_ns + in_ns;
@@ -133,4 +149,15 @@ uint64_t schedule_pledge_window(struct schedule_state *state, struct schedule_pl
 		return 0;
 
 	return state->promise_ns - now_ns;
+}
+
+void schedule_pledge_stay(struct schedule_state *state)
+{
+	const struct job *job = state->job;
+	if (!schedule_order_pledges(&state->order, job))
+		return;
+
+	state->pledged_ns = job->pledged_ns > 0 ? job->pledged_ns : state->input->now_ns;
+	state->promise_ns = SCHEDULE_NEVER;
+	state->takes_no_estimates = job->pledged_ns > 0 && job->takes_no_estimates;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pledge: what becomes free is promised to one wide job of each priority, the one that is due
- * first. (A reservation is what an administrator makes; this is the scheduler's own.)
+ * The pledge: what becomes free is promised to one job of each priority, the oldest of those that
+ * are due (schedule_due_ns). (A reservation is what an administrator makes; this is the scheduler's
+ * own.)
  *
  * When the pledge is made, so is a promise: the moment by which enough of the devices will be free,
  * if all that runs ends as its limit says, or where it has none as is estimated. From then on,
@@ -15,8 +16,12 @@
  * nothing starts on it. So the job waits for those that ran when the pledge was made, and for none
  * that came later, but for those that said that they would be gone by then.
  *   - once one that went past by an estimate takes longer, only limits count against this pledge.
- * So the wide job waits for the rest of those that were past it at that moment, and no estimate
- * delays it twice.
+ * So the job waits for the rest of those that were past it at that moment, and no estimate delays
+ * it twice.
+ *
+ * Nobody starves: a job that is due and older than all others that are due has the next pledge,
+ * jobs that come later are younger, and each of the older ones is served once. It is behind as many
+ * pledges as there are older jobs, and the one that was made before.
  *
  * Pure. For schedule*.c alone.
  */
@@ -59,5 +64,7 @@ void schedule_plan_make(const struct schedule_state *state, struct schedule_open
 /* Makes the pledge, or goes on with it, for the job in hand; `*plan` may become all devices. What
  * starts on those that are kept has to end within the time returned; 0: nothing does. */
 uint64_t schedule_pledge_window(struct schedule_state *state, struct schedule_plan *plan);
+/* The same where the job in hand waits for something beside devices: nobody knows by when. */
+void schedule_pledge_stay(struct schedule_state *state);
 
 #endif

@@ -94,7 +94,7 @@ static void reason_cause(const struct schedule_view *view, size_t place, char ou
 	case SCHEDULE_FREE:
 		if (view->kept_for[place] != 0)
 			(void)snprintf(out, REASON_CAUSE_MAX, "%s for job %" PRIu64,
-				       schedule_order_pledges_to(view->order, view->kept_for[place])
+				       schedule_order_pledged(view->order, view->kept_for[place])
 					   ? "reserved"
 					   : "kept",
 				       view->kept_for[place]);

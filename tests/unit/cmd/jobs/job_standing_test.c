@@ -40,6 +40,7 @@ static void when_it_starts(void **state)
 	assert_string_equal(job_standing_start(&job, text), "");
 	assert_string_equal(job_standing_takes(&job, text), "");
 	job.standing = &standing;
+	job.gpus = 8;
 	assert_string_equal(job_standing_start(&job, text), "");
 	assert_string_equal(job_standing_takes(&job, text), "");
 	standing.is_reserved = true;
@@ -52,6 +53,10 @@ static void when_it_starts(void **state)
 	assert_true(strncmp(job_standing_start(&job, text), "about 2023-11-1", 15) == 0);
 	assert_non_null(
 	    strstr(text, "an estimate by what such jobs have taken: GPUs are reserved"));
+	job.gpus = 1;
+	assert_non_null(strstr(job_standing_start(&job, text), ": a GPU is reserved for it"));
+	job.gpus = 0;
+	assert_non_null(strstr(job_standing_start(&job, text), ": it comes first"));
 	standing.is_reserved = standing.start_is_estimate = false;
 	assert_non_null(strstr(job_standing_start(&job, text), ", by the limits of what runs"));
 	standing.estimate_ns = UINT64_C(310000000000);

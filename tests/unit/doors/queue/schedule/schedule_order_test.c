@@ -80,9 +80,12 @@ static void test_lifted(void **state)
 				  JOB(7, 9, 2, .wants.priority = -1, .due_ns = 1),
 				  JOB(8, 9, 2, .due_ns = NOW - 1, .has_turn = true)),
 			    "5 3 2 8 1 4 7 6 ");
-	/* One GPU is never gathered for. */
+	/* Of whatever width, or none. */
 	assert_string_equal(ORDER(RULES_ORDER_FIFO, JOB(1, 7, 1), JOB(2, 8, 1, .due_ns = 1)),
-			    "1 2 ");
+			    "2 1 ");
+	assert_string_equal(ORDER(RULES_ORDER_FIFO, JOB(1, 7, 2), JOB(2, 8, 0, .due_ns = 1),
+				  JOB(3, 9, 2, .due_ns = 1)),
+			    "2 1 3 ");
 }
 
 static void test_users_take_turns(void **state)

@@ -176,6 +176,8 @@ static void decide(const struct job *job, struct schedule_decision *decision, vo
 		assert_int_equal(decision->grant_count, 0);
 		if (decision->has_turn && fixture->shows_turns)
 			say(" [turn]");
+		if (decision->pledged_ns > 0 && fixture->shows_pledges)
+			say(" [pledged at %" PRIu64 "]", decision->pledged_ns);
 		if (decision->place > 0 && fixture->shows_places)
 			say(decision->opens_ns == SCHEDULE_NEVER ? " [#%" PRIu64 "]"
 								 : " [#%" PRIu64 " in %" PRIu64 "]",

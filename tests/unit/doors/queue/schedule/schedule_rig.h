@@ -41,8 +41,9 @@ struct fixture {
 	struct launch_grant running_grants[TEST_RUNNING];
 	size_t running_count;
 	uint64_t now_ns;
-	bool shows_turns;  /* [turn] in the text */
-	bool shows_places; /* [#1 in 100] in it */
+	bool shows_turns;   /* [turn] in the text */
+	bool shows_pledges; /* [pledged at 90] */
+	bool shows_places;  /* [#1 in 100] in it */
 	struct err err;
 	char out[TEST_TEXT]; /* what the last pass decided, a line per job */
 	size_t out_length;

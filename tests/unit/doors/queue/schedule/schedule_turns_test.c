@@ -103,17 +103,70 @@ static void what_is_due_is_not_passed_by_those_who_have_less(void **state)
 	       "3: QueueOrder(behind 2)\n");
 }
 
-/* A job of one GPU waits for nobody but those before it: nothing is gathered for it. */
-static void one_gpu_is_not_reserved(void **state)
+/* Wide jobs that are due one after the other would keep it waiting for ever. */
+static void one_gpu_is_reserved_as_well(void **state)
 {
 	gpus(2);
 	configure(PLAIN);
 	fixture->now_ns = 100;
 	runs(ALICE, 0, SCHEDULE_NEVER, 0, 0);
-	fixture->holder[0] = "job 9 of alice";
-	PASS(JOB(1, ALICE, 1, .due_ns = 1), JOB(2, BOB, 1));
-	EXPECT("2: GPU 1\n"
-	       "1: WaitingForGPU(have 0, need 1; GPU 0: job 9 of alice; GPU 1: job 2)\n");
+	runs(ALICE, 1, SCHEDULE_NEVER, 0, 0);
+	fixture->holder[0] = fixture->holder[1] = "job 9 of alice";
+	PASS(JOB(1, ALICE, 1, .due_ns = 100), JOB(2, BOB, 2, .due_ns = 1), JOB(3, BOB, 1));
+	EXPECT("1: WaitingForGPU(reserved, have 0, need 1; GPU 0, 1: job 9 of alice)\n"
+	       "2: QueueOrder(behind 1, for which a GPU is reserved)\n"
+	       "3: QueueOrder(behind 1, for which a GPU is reserved)\n");
+	/* One that has a pledge keeps it, and nobody else gets one meanwhile. */
+	PASS(JOB(1, ALICE, 1, .due_ns = 100), JOB(2, BOB, 2, .pledged_ns = 90, .promise_ns = 95),
+	     JOB(3, BOB, 1));
+	EXPECT("2: WaitingForGPU(reserved, have 0, need 2; GPU 0, 1: job 9 of alice)\n"
+	       "3: QueueOrder(behind 2, for which GPUs are reserved)\n"
+	       "1: QueueOrder(behind 2, for which GPUs are reserved)\n");
+}
+
+/* The pledge lasts while it waits for something beside GPUs. */
+static void what_is_beside_gpus_is_reserved_as_well(void **state)
+{
+	gpus(2);
+	configure(PLAIN);
+	fixture->rules.cpu_milli = 4000;
+	fixture->shows_pledges = true;
+	fixture->now_ns = 100;
+	runs(ALICE, -1, SCHEDULE_NEVER, 3000, 0);
+	PASS(JOB(1, BOB, 1), JOB(2, ALICE, 0, .due_ns = 1, .wants.cpu_milli = 2000),
+	     JOB(3, BOB, 1, .wants.cpu_milli = 1000));
+	EXPECT("2: [turn] [pledged at 100] WaitingForCPU(reserved, have 1, need 2 of 4)\n"
+	       "1: GPU 0\n"
+	       "3: QueueOrder(behind 2, which comes first)\n");
+	PASS(JOB(2, ALICE, 1, .pledged_ns = 90, .promise_ns = 95, .wants.cpu_milli = 2000),
+	     JOB(3, BOB, 1));
+	EXPECT("2: [turn] [pledged at 90] WaitingForCPU(reserved, have 1, need 2 of 4)\n"
+	       "3: WaitingForGPU(have 0, need 1; GPU 0: in use; GPU 1: reserved for job 2)\n");
+}
+
+/* 0 is never; after so long a wide one, much later a narrow one, and neither soon after another of
+ * its user's. */
+static void when_jobs_are_due(void **state)
+{
+	const uint64_t ten = 600;
+
+	assert_int_equal(schedule_due_ns(0, 2, 5, 0), 0);
+	assert_int_equal(schedule_due_ns(0, 1, 5, 0), 0);
+	assert_int_equal(schedule_due_ns(ten, 2, 1000, 0), 1600);
+	assert_int_equal(schedule_due_ns(ten, 1, 1000, 0), 1000 + SCHEDULE_NARROW_TIMES * ten);
+	assert_int_equal(schedule_due_ns(ten, 0, 1000, 0), 1000 + SCHEDULE_NARROW_TIMES * ten);
+	assert_int_equal(schedule_due_ns(ten, 8, 1000, 500), 1600);
+	assert_int_equal(schedule_due_ns(ten, 8, 1000, 5000), 5600);
+	/* Its user's others do not put it off for ever. */
+	assert_int_equal(schedule_due_ns(ten, 1, 1000, 5000), 1000 + SCHEDULE_NARROW_TIMES * ten);
+	assert_int_equal(schedule_due_ns(ten, 1, 1000, 50000), 50600);
+	/* It waited before the machine was up. */
+	assert_int_equal(schedule_due_ns(ten, 2, -700, 0), 1);
+	assert_int_equal(schedule_due_ns(ten, 2, -100, 0), 500);
+	assert_int_equal(schedule_due_ns(UINT64_MAX, 1, 0, 0),
+			 SCHEDULE_AFTER_MAX_NS * SCHEDULE_NARROW_TIMES);
+	assert_in_range(schedule_due_ns(UINT64_MAX, 1, INT64_MAX / 4, INT64_MAX / 4), INT64_MAX / 4,
+			INT64_MAX);
 }
 
 static void the_shortest_first_where_the_owner_says_so(void **state)
@@ -382,7 +435,9 @@ int main(void)
 	    TEST(users_with_fewer_gpus_come_first),
 	    TEST(who_has_a_turn_is_not_passed_by_those_who_have_less),
 	    TEST(what_is_due_is_not_passed_by_those_who_have_less),
-	    TEST(one_gpu_is_not_reserved),
+	    TEST(one_gpu_is_reserved_as_well),
+	    TEST(what_is_beside_gpus_is_reserved_as_well),
+	    TEST(when_jobs_are_due),
 	    TEST(the_shortest_first_where_the_owner_says_so),
 	    TEST(a_user_at_his_limit_keeps_nobody_from_anything),
 	    TEST(a_group_may_have_more),
