@@ -145,6 +145,14 @@ void gate_value(struct gate_report *report, const char *name, double value, cons
 	gate_add(report, name, value, unit, sense, limit, limit, NULL);
 }
 
+void gate_parts(struct gate_report *report, const struct gate_part *parts, size_t count,
+		const char *only)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!only || strcmp(only, parts[i].name) == 0)
+			parts[i].measure(report);
+}
+
 void gate_note(struct gate_report *report, const char *format, ...)
 {
 	char text[512];

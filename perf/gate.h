@@ -37,6 +37,14 @@ void gate_time(struct gate_report *report, const char *name, double value_ns, co
 /* Anything else: sizes, ratios, counts. No allowance. */
 void gate_value(struct gate_report *report, const char *name, double value, const char *unit,
 		enum gate_sense sense, double limit);
+/* One part of a program, which may be measured alone. */
+struct gate_part {
+	const char *name;
+	void (*measure)(struct gate_report *report);
+};
+/* All parts, or the one that is named `only`. */
+void gate_parts(struct gate_report *report, const struct gate_part *parts, size_t count,
+		const char *only);
 /* A line of the table that is not judged. */
 void gate_note(struct gate_report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -479,10 +479,7 @@ static void bench_part_rdma(struct gate_report *report)
 	bench_close();
 }
 
-static const struct {
-	const char *name;
-	void (*measure)(struct gate_report *report);
-} bench_parts[] = {
+static const struct gate_part bench_parts[] = {
     {"register", bench_part_register}, {"mig", bench_part_mig},	  {"allocate", bench_part_allocate},
     {"prefer", bench_part_prefer},     {"rdma", bench_part_rdma},
 };
@@ -495,9 +492,6 @@ int main(int argc, char **argv)
 		      "Measures the kubelet door on simulated machines. The name of one part\n"
 		      "(register, mig, allocate, prefer, rdma) as an argument measures that alone.",
 		      true, &rest);
-	for (size_t i = 0; i < array_length(bench_parts); i++)
-		if (rest >= argc || strcmp(argv[rest], bench_parts[i].name) == 0)
-			bench_parts[i].measure(report);
-
+	gate_parts(report, bench_parts, array_length(bench_parts), rest < argc ? argv[rest] : NULL);
 	return gate_close(report);
 }

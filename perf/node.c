@@ -386,10 +386,7 @@ static void bench_part_late(struct gate_report *report)
 	bench_close();
 }
 
-static const struct {
-	const char *name;
-	void (*measure)(struct gate_report *report);
-} bench_parts[] = {
+static const struct gate_part bench_parts[] = {
     {"labels", bench_part_labels}, {"set", bench_part_set},   {"doctor", bench_part_doctor},
     {"start", bench_part_start},   {"late", bench_part_late},
 };
@@ -402,9 +399,6 @@ int main(int argc, char **argv)
 		      "Measures what makes a node ready, on simulated machines. The name of one\n"
 		      "part (labels, set, doctor, start, late) as an argument measures that alone.",
 		      true, &rest);
-	for (size_t i = 0; i < array_length(bench_parts); i++)
-		if (rest >= argc || strcmp(argv[rest], bench_parts[i].name) == 0)
-			bench_parts[i].measure(report);
-
+	gate_parts(report, bench_parts, array_length(bench_parts), rest < argc ? argv[rest] : NULL);
 	return gate_close(report);
 }

@@ -613,10 +613,7 @@ static void bench_part_many(struct gate_report *report)
 	rig_stop_agent(&bench_rig);
 }
 
-static const struct {
-	const char *name;
-	void (*measure)(struct gate_report *report);
-} bench_parts[] = {
+static const struct gate_part bench_parts[] = {
     {"start", bench_part_start},
     {"cancel", bench_part_cancel},
     {"submit", bench_part_submit},
@@ -643,9 +640,6 @@ int main(int argc, char **argv)
 	rig_must(length > 0, "cannot tell where this program is");
 	rig_open(&bench_rig);
 
-	for (size_t i = 0; i < array_length(bench_parts); i++)
-		if (rest >= argc || strcmp(argv[rest], bench_parts[i].name) == 0)
-			bench_parts[i].measure(report);
-
+	gate_parts(report, bench_parts, array_length(bench_parts), rest < argc ? argv[rest] : NULL);
 	return gate_close(report);
 }
