@@ -61,14 +61,14 @@ struct backend_ops {
 	 */
 	void (*abort)(struct backend *backend);
 	struct backend *(*free_backend)(struct backend *backend); /* NULL */
-	/* One line about the library for the table's head: "Open MPI 4.1.4, libmpi.so.40". */
-	const char *(*describe)(struct backend *backend);
 };
 
 enum { BACKEND_SHARE_MAX = 4096 };
 
 struct backend {
 	const struct backend_ops *ops;
+	/* One line about the library for the table's head: "Open MPI 4.1.4, libmpi.so.40". */
+	const char *description;
 	uint32_t rank, ranks;
 	uint64_t timeout_ns; /* of one wait within a call; the deadline of the whole is elsewhere */
 };

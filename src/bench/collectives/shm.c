@@ -251,11 +251,6 @@ static struct backend *shm_free(struct backend *backend)
 	return NULL;
 }
 
-static const char *shm_describe(struct backend *backend)
-{
-	return shm_of(backend)->choice;
-}
-
 static const struct backend_ops shm_ops = {
     .name = "shm",
     .is_host_memory = true,
@@ -269,7 +264,6 @@ static const struct backend_ops shm_ops = {
     .share = shm_share,
     .abort = shm_abort,
     .free_backend = shm_free,
-    .describe = shm_describe,
 };
 
 /* Whether every rank can read every other one's memory: seccomp, Yama or a container may forbid it
@@ -379,8 +373,11 @@ int shm_backend_new(struct shm_world *world, uint32_t rank, uint64_t timeout_ns,
 	}
 
 	self->staged = staged;
-	self->backend = (struct backend){
-	    .ops = &shm_ops, .rank = rank, .ranks = world->ranks, .timeout_ns = timeout_ns};
+	self->backend = (struct backend){.ops = &shm_ops,
+					 .description = self->choice,
+					 .rank = rank,
+					 .ranks = world->ranks,
+					 .timeout_ns = timeout_ns};
 	self->world = world;
 	self->reduce = reduce_best();
 	self->file_end = (off_t)world->bytes;

@@ -243,7 +243,7 @@ static int introduce(struct world_rank *rank, struct err *err)
 	if (gethostname(mine->host, sizeof(mine->host) - 1) < 0)
 		(void)snprintf(mine->host, sizeof(mine->host), "localhost");
 
-	const char *description = backend->ops->describe(backend);
+	const char *description = backend->description;
 
 	if (rank->board) {
 		if (rank->pipe >= 0)

@@ -376,11 +376,6 @@ static struct backend *mpi_free_backend(struct backend *backend)
 	return NULL;
 }
 
-static const char *mpi_describe(struct backend *backend)
-{
-	return mpi_of(backend)->description;
-}
-
 static const struct backend_ops mpi_ops = {
     .name = "mpi",
     .is_host_memory = true,
@@ -394,7 +389,6 @@ static const struct backend_ops mpi_ops = {
     .share = mpi_share,
     .abort = mpi_abort,
     .free_backend = mpi_free_backend,
-    .describe = mpi_describe,
 };
 
 /* The one that fits to who started us; both families' where that says nothing. The names of
@@ -529,6 +523,7 @@ int mpi_backend_new(const char *library, struct backend **out, struct err *err)
 		return err_set(err, -ENOMEM, "no memory for MPI");
 
 	mpi->backend.ops = &mpi_ops;
+	mpi->backend.description = mpi->description;
 	mpi_version(opened, mpi->description);
 	mpi->has_failed = true; /* nothing to be finished yet */
 

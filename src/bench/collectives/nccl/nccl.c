@@ -304,11 +304,6 @@ static struct backend *nccl_backend_free(struct backend *backend)
 	return NULL;
 }
 
-static const char *nccl_describe(struct backend *backend)
-{
-	return nccl_of(backend)->description;
-}
-
 static const struct backend_ops nccl_ops = {
     .name = "nccl",
     .is_host_memory = false,
@@ -322,7 +317,6 @@ static const struct backend_ops nccl_ops = {
     .share = nccl_share,
     .abort = nccl_abort_all,
     .free_backend = nccl_backend_free,
-    .describe = nccl_describe,
 };
 
 /* Has NCCL write what it does into memory of ours: no file stays when we are killed. Must be set
@@ -425,6 +419,7 @@ int nccl_backend_new(const struct nccl_options *options, struct backend **out, s
 		return err_set(err, -ENOMEM, "no memory for a rank of NCCL");
 
 	nccl->backend = (struct backend){.ops = &nccl_ops,
+					 .description = nccl->description,
 					 .rank = bootstrap_rank(options->bootstrap),
 					 .ranks = bootstrap_ranks(options->bootstrap),
 					 .timeout_ns = options->timeout_ns};

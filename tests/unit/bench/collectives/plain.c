@@ -406,11 +406,6 @@ static struct backend *plain_free_backend(struct backend *backend)
 	return NULL;
 }
 
-static const char *plain_describe(struct backend *backend)
-{
-	return "plain";
-}
-
 static const struct backend_ops host_ops = {
     .name = "plain",
     .is_host_memory = true,
@@ -424,7 +419,6 @@ static const struct backend_ops host_ops = {
     .share = plain_share,
     .abort = plain_abort,
     .free_backend = plain_free_backend,
-    .describe = plain_describe,
 };
 
 static const struct backend_ops device_ops = {
@@ -440,7 +434,6 @@ static const struct backend_ops device_ops = {
     .share = plain_share,
     .abort = plain_abort,
     .free_backend = plain_free_backend,
-    .describe = plain_describe,
 };
 
 struct backend *plain_backend_new(struct plain_world *world, uint32_t rank)
@@ -449,6 +442,7 @@ struct backend *plain_backend_new(struct plain_world *world, uint32_t rank)
 	if (!self)
 		return NULL;
 	self->backend.ops = world->options.is_device ? &device_ops : &host_ops;
+	self->backend.description = "plain";
 	self->backend.rank = rank;
 	self->backend.ranks = world->options.ranks;
 	self->world = world;

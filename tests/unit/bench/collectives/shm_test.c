@@ -411,7 +411,7 @@ static void each_shares(struct crew *crew, struct backend *backend)
 	    backend->ops->get(backend, copy + 1, mine, 1, &err) < 0 || copy[0] != mine[0] ||
 	    copy[1] != mine[0])
 		crew_problem(crew, 0, "put and get");
-	if (!strstr(backend->ops->describe(backend), "shared memory"))
+	if (!strstr(backend->description, "shared memory"))
 		crew_problem(crew, 0, "the choice has no name");
 }
 
@@ -528,8 +528,7 @@ static int process_main(const struct trial *trial, struct shm_world *world, uint
 		return WRONG;
 	/* Enough that it would be read through the kernel. */
 	((struct shm_backend *)backend)->limits.kernel = 100000;
-	if ((trial->forbidden != 0) !=
-	    (strstr(backend->ops->describe(backend), "not permitted") != NULL))
+	if ((trial->forbidden != 0) != (strstr(backend->description, "not permitted") != NULL))
 		return WRONG;
 	void *buffers[2] = {NULL, NULL};
 	for (int i = 0; i < 2; i++)

@@ -165,8 +165,8 @@ static int every_operation_rank(const struct seat *seat)
 			bad = bad || measure_one(backend, seat, &plan);
 		}
 	}
-	bad = bad || want(strstr(backend->ops->describe(backend), "(simulated)") != NULL, seat,
-			  "%s", backend->ops->describe(backend));
+	bad = bad || want(strstr(backend->description, "(simulated)") != NULL, seat, "%s",
+			  backend->description);
 	backend->ops->free_backend(backend);
 	return bad;
 }
