@@ -27,11 +27,14 @@ enum document_version { V030, V040, V050, V060, V070, V080, V100, V110 };
 typedef int (*document_check_fn)(struct document_reader *reader, const struct yaml_node *node,
 				 const char *path);
 
+/* Of a list, which may be left out, `check` is of each member. */
+enum document_use { DOCUMENT_OPTIONAL, DOCUMENT_REQUIRED, DOCUMENT_LIST };
+
 struct document_field {
 	const char *key;
 	document_check_fn check;
 	enum document_version since;
-	bool is_required;
+	enum document_use use;
 };
 
 static int document_fail(const struct document_reader *reader, const struct yaml_node *node,
@@ -51,6 +54,21 @@ static void document_need(struct document_reader *reader, enum document_version 
 	reader->needed_by = what;
 }
 
+static int document_list(struct document_reader *reader, const struct yaml_node *node,
+			 const char *path, document_check_fn check)
+{
+	if (yaml_is_null(node))
+		return 0; /* Go writes an empty list so */
+	if (node->kind != YAML_LIST)
+		return document_fail(reader, node, path, "has to be a list");
+
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < node->entry_count; i++)
+		rc = check(reader, node->entries[i].value, path);
+
+	return rc;
+}
+
 /* Every key is one of the table, and those that are required are there. */
 static int document_map(struct document_reader *reader, const struct yaml_node *node,
 			const char *path, const struct document_field *fields, size_t count)
@@ -67,33 +85,22 @@ static int document_map(struct document_reader *reader, const struct yaml_node *
 		if (at == count)
 			return document_fail(reader, key, path, "has no such field");
 
-		document_need(reader, fields[at].since, fields[at].key);
-		int rc = fields[at].check(reader, node->entries[i].value, fields[at].key);
+		const struct document_field *field = &fields[at];
+		const struct yaml_node *value = node->entries[i].value;
+		document_need(reader, field->since, field->key);
+		int rc = field->use == DOCUMENT_LIST
+			     ? document_list(reader, value, field->key, field->check)
+			     : field->check(reader, value, field->key);
 		if (rc < 0)
 			return rc;
 	}
 
 	for (size_t i = 0; i < count; i++)
-		if (fields[i].is_required && !yaml_get(node, fields[i].key))
+		if (fields[i].use == DOCUMENT_REQUIRED && !yaml_get(node, fields[i].key))
 			return err_set(reader->err, -EINVAL, "%s:%u:%u: %s: needs '%s'",
 				       reader->name, node->line, node->column, path, fields[i].key);
 
 	return 0;
-}
-
-static int document_list(struct document_reader *reader, const struct yaml_node *node,
-			 const char *path, document_check_fn check)
-{
-	if (yaml_is_null(node))
-		return 0; /* Go writes an empty list so */
-	if (node->kind != YAML_LIST)
-		return document_fail(reader, node, path, "has to be a list");
-
-	int rc = 0;
-	for (size_t i = 0; rc == 0 && i < node->entry_count; i++)
-		rc = check(reader, node->entries[i].value, path);
-
-	return rc;
 }
 
 static int document_text(struct document_reader *reader, const struct yaml_node *node,
@@ -102,12 +109,6 @@ static int document_text(struct document_reader *reader, const struct yaml_node 
 	if (node->kind != YAML_SCALAR || (!node->quoted && yaml_is_null(node)))
 		return document_fail(reader, node, path, "has to be a text");
 	return 0;
-}
-
-static int document_texts(struct document_reader *reader, const struct yaml_node *node,
-			  const char *path)
-{
-	return document_list(reader, node, path, document_text);
 }
 
 /* Absolute, and without "..": it would lead elsewhere than it says. */
@@ -176,12 +177,6 @@ static int document_variable(struct document_reader *reader, const struct yaml_n
 	return rc;
 }
 
-static int document_variables(struct document_reader *reader, const struct yaml_node *node,
-			      const char *path)
-{
-	return document_list(reader, node, path, document_variable);
-}
-
 static int document_permissions(struct document_reader *reader, const struct yaml_node *node,
 				const char *path)
 {
@@ -215,77 +210,55 @@ static int document_node(struct document_reader *reader, const struct yaml_node 
 			 const char *path)
 {
 	static const struct document_field fields[] = {
-	    {"path", document_path, V030, true},
-	    {"hostPath", document_path, V050, false},
-	    {"type", document_type, V030, false},
-	    {"major", document_number, V030, false},
-	    {"minor", document_number, V030, false},
-	    {"fileMode", document_unsigned, V030, false},
-	    {"permissions", document_permissions, V030, false},
-	    {"uid", document_unsigned, V030, false},
-	    {"gid", document_unsigned, V030, false},
+	    {"path", document_path, V030, DOCUMENT_REQUIRED},
+	    {"hostPath", document_path, V050, DOCUMENT_OPTIONAL},
+	    {"type", document_type, V030, DOCUMENT_OPTIONAL},
+	    {"major", document_number, V030, DOCUMENT_OPTIONAL},
+	    {"minor", document_number, V030, DOCUMENT_OPTIONAL},
+	    {"fileMode", document_unsigned, V030, DOCUMENT_OPTIONAL},
+	    {"permissions", document_permissions, V030, DOCUMENT_OPTIONAL},
+	    {"uid", document_unsigned, V030, DOCUMENT_OPTIONAL},
+	    {"gid", document_unsigned, V030, DOCUMENT_OPTIONAL},
 	};
 	return document_map(reader, node, path, fields, array_length(fields));
-}
-
-static int document_nodes(struct document_reader *reader, const struct yaml_node *node,
-			  const char *path)
-{
-	return document_list(reader, node, path, document_node);
 }
 
 static int document_mount(struct document_reader *reader, const struct yaml_node *node,
 			  const char *path)
 {
 	static const struct document_field fields[] = {
-	    {"hostPath", document_path, V030, true},
-	    {"containerPath", document_path, V030, true},
-	    {"type", document_text, V040, false},
-	    {"options", document_texts, V030, false},
+	    {"hostPath", document_path, V030, DOCUMENT_REQUIRED},
+	    {"containerPath", document_path, V030, DOCUMENT_REQUIRED},
+	    {"type", document_text, V040, DOCUMENT_OPTIONAL},
+	    {"options", document_text, V030, DOCUMENT_LIST},
 	};
 	return document_map(reader, node, path, fields, array_length(fields));
-}
-
-static int document_mounts(struct document_reader *reader, const struct yaml_node *node,
-			   const char *path)
-{
-	return document_list(reader, node, path, document_mount);
 }
 
 static int document_hook(struct document_reader *reader, const struct yaml_node *node,
 			 const char *path)
 {
 	static const struct document_field fields[] = {
-	    {"hookName", document_stage, V030, true},	{"path", document_path, V030, true},
-	    {"args", document_texts, V030, false},	{"env", document_variables, V030, false},
-	    {"timeout", document_timeout, V030, false},
+	    {"hookName", document_stage, V030, DOCUMENT_REQUIRED},
+	    {"path", document_path, V030, DOCUMENT_REQUIRED},
+	    {"args", document_text, V030, DOCUMENT_LIST},
+	    {"env", document_variable, V030, DOCUMENT_LIST},
+	    {"timeout", document_timeout, V030, DOCUMENT_OPTIONAL},
 	};
 	return document_map(reader, node, path, fields, array_length(fields));
-}
-
-static int document_hooks(struct document_reader *reader, const struct yaml_node *node,
-			  const char *path)
-{
-	return document_list(reader, node, path, document_hook);
-}
-
-static int document_gids(struct document_reader *reader, const struct yaml_node *node,
-			 const char *path)
-{
-	return document_list(reader, node, path, document_unsigned);
 }
 
 static int document_rdt(struct document_reader *reader, const struct yaml_node *node,
 			const char *path)
 {
 	static const struct document_field fields[] = {
-	    {"closID", document_text, V070, false},
-	    {"l3CacheSchema", document_text, V070, false},
-	    {"memBwSchema", document_text, V070, false},
-	    {"enableCMT", document_bool, V070, false},
-	    {"enableMBM", document_bool, V070, false},
-	    {"schemata", document_texts, V110, false},
-	    {"enableMonitoring", document_bool, V110, false},
+	    {"closID", document_text, V070, DOCUMENT_OPTIONAL},
+	    {"l3CacheSchema", document_text, V070, DOCUMENT_OPTIONAL},
+	    {"memBwSchema", document_text, V070, DOCUMENT_OPTIONAL},
+	    {"enableCMT", document_bool, V070, DOCUMENT_OPTIONAL},
+	    {"enableMBM", document_bool, V070, DOCUMENT_OPTIONAL},
+	    {"schemata", document_text, V110, DOCUMENT_LIST},
+	    {"enableMonitoring", document_bool, V110, DOCUMENT_OPTIONAL},
 	};
 	return document_map(reader, node, path, fields, array_length(fields));
 }
@@ -294,29 +267,23 @@ static int document_net(struct document_reader *reader, const struct yaml_node *
 			const char *path)
 {
 	static const struct document_field fields[] = {
-	    {"hostInterfaceName", document_text, V110, true},
-	    {"name", document_text, V110, true},
+	    {"hostInterfaceName", document_text, V110, DOCUMENT_REQUIRED},
+	    {"name", document_text, V110, DOCUMENT_REQUIRED},
 	};
 	return document_map(reader, node, path, fields, array_length(fields));
-}
-
-static int document_nets(struct document_reader *reader, const struct yaml_node *node,
-			 const char *path)
-{
-	return document_list(reader, node, path, document_net);
 }
 
 static int document_edits(struct document_reader *reader, const struct yaml_node *node,
 			  const char *path)
 {
 	static const struct document_field fields[] = {
-	    {"env", document_variables, V030, false},
-	    {"deviceNodes", document_nodes, V030, false},
-	    {"mounts", document_mounts, V030, false},
-	    {"hooks", document_hooks, V030, false},
-	    {"additionalGids", document_gids, V070, false},
-	    {"intelRdt", document_rdt, V070, false},
-	    {"netDevices", document_nets, V110, false},
+	    {"env", document_variable, V030, DOCUMENT_LIST},
+	    {"deviceNodes", document_node, V030, DOCUMENT_LIST},
+	    {"mounts", document_mount, V030, DOCUMENT_LIST},
+	    {"hooks", document_hook, V030, DOCUMENT_LIST},
+	    {"additionalGids", document_unsigned, V070, DOCUMENT_LIST},
+	    {"intelRdt", document_rdt, V070, DOCUMENT_OPTIONAL},
+	    {"netDevices", document_net, V110, DOCUMENT_LIST},
 	};
 	return document_map(reader, node, path, fields, array_length(fields));
 }
@@ -397,9 +364,9 @@ static int document_device(struct document_reader *reader, const struct yaml_nod
 			   const char *path)
 {
 	static const struct document_field fields[] = {
-	    {"name", document_device_name, V030, true},
-	    {"annotations", document_annotations, V060, false},
-	    {"containerEdits", document_own_edits, V030, true},
+	    {"name", document_device_name, V030, DOCUMENT_REQUIRED},
+	    {"annotations", document_annotations, V060, DOCUMENT_OPTIONAL},
+	    {"containerEdits", document_own_edits, V030, DOCUMENT_REQUIRED},
 	};
 	return document_map(reader, node, path, fields, array_length(fields));
 }
@@ -474,11 +441,11 @@ int document_parse(const char *text, size_t length, const char *name, struct doc
 		   struct err *err)
 {
 	static const struct document_field fields[] = {
-	    {"cdiVersion", document_text, V030, true},
-	    {"kind", document_kind, V030, true},
-	    {"annotations", document_annotations, V060, false},
-	    {"devices", document_devices, V030, true},
-	    {"containerEdits", document_edits, V030, false},
+	    {"cdiVersion", document_text, V030, DOCUMENT_REQUIRED},
+	    {"kind", document_kind, V030, DOCUMENT_REQUIRED},
+	    {"annotations", document_annotations, V060, DOCUMENT_OPTIONAL},
+	    {"devices", document_devices, V030, DOCUMENT_REQUIRED},
+	    {"containerEdits", document_edits, V030, DOCUMENT_OPTIONAL},
 	};
 	struct document_reader reader = {.name = name, .err = err};
 	_cleanup_document_ struct document document = {0};
