@@ -120,13 +120,12 @@ uint32_t doctor_total(const struct doctor *doctor, enum doctor_status status)
 	return total;
 }
 
-int doctor_exit(const struct doctor *doctor)
+enum findings_exit doctor_exit(const struct doctor *doctor)
 {
-	if (doctor_total(doctor, DOCTOR_FAIL) > 0)
-		return 2;
-	if (doctor_total(doctor, DOCTOR_WARN) > 0 || doctor->lost > 0)
-		return 1;
-	return doctor_total(doctor, DOCTOR_OK) + doctor_total(doctor, DOCTOR_INFO) > 0 ? 0 : 3;
+	return findings_exit_code(
+	    doctor_total(doctor, DOCTOR_FAIL) > 0,
+	    doctor_total(doctor, DOCTOR_WARN) > 0 || doctor->lost > 0,
+	    doctor_total(doctor, DOCTOR_OK) + doctor_total(doctor, DOCTOR_INFO) > 0);
 }
 
 /* --- findings -------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/findings.h"
 #include "doctor/rootfs.h"
 #include "cdi/version.h"
 #include "hardware/gpu.h"
@@ -196,8 +197,8 @@ size_t doctor_mark(const char *word, bool *marks, const char **out_nearest);
 void doctor_run(struct doctor *doctor, const bool *marks, const bool *named);
 /* How many findings have a status. */
 uint32_t doctor_total(const struct doctor *doctor, enum doctor_status status);
-/* 0 ok, 1 warnings, 2 failures, 3 nothing could be looked at. */
-int doctor_exit(const struct doctor *doctor);
+/* POOR: warnings, or findings that were not kept; WRONG: failures. */
+enum findings_exit doctor_exit(const struct doctor *doctor);
 
 /* --- for checks ------------------------------------------------------------------------------ */
 

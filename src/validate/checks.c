@@ -181,17 +181,12 @@ size_t checks_of(const struct checks *checks, enum check_status status)
 	return count;
 }
 
-int checks_exit_code(const struct checks *checks)
+enum findings_exit checks_exit_code(const struct checks *checks)
 {
-	if (checks_of(checks, CHECK_FAIL) > 0)
-		return CHECKS_EXIT_WRONG;
-	if (checks->is_cut)
-		return CHECKS_EXIT_NOTHING;
-	if (checks_of(checks, CHECK_SLOW) > 0)
-		return CHECKS_EXIT_SLOW;
-
-	return checks_of(checks, CHECK_SKIP) == checks->count ? CHECKS_EXIT_NOTHING
-							      : CHECKS_EXIT_OK;
+	bool is_whole = !checks->is_cut;
+	return findings_exit_code(checks_of(checks, CHECK_FAIL) > 0,
+				  is_whole && checks_of(checks, CHECK_SLOW) > 0,
+				  is_whole && checks_of(checks, CHECK_SKIP) < checks->count);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */

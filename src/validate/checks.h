@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/findings.h"
+
 struct err;
 struct jsonw;
 
@@ -118,9 +120,8 @@ void checks_say(struct checks *checks, const char *name, const char *target,
     __attribute__((format(printf, 6, 7)));
 size_t checks_of(const struct checks *checks, enum check_status status);
 
-/* As all commands that check have it: 0 right, 1 slow, 2 wrong, 3 nothing can be said. */
-enum checks_exit { CHECKS_EXIT_OK, CHECKS_EXIT_SLOW, CHECKS_EXIT_WRONG, CHECKS_EXIT_NOTHING };
-int checks_exit_code(const struct checks *checks);
+/* Where some were not kept, nothing passes. */
+enum findings_exit checks_exit_code(const struct checks *checks);
 
 /* The members `runs` and `checks` of the object that is being written. */
 void checks_write(struct jsonw *json, const struct checks *checks);

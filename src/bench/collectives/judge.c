@@ -135,8 +135,8 @@ static void judge_expectations(struct judge *judge, const struct expect *expect)
 
 /* A gate that was ignored leaves the run as it is; expectations of which none could be judged do
  * not: they were what was asked. */
-static enum judge_exit judge_exit_code(const struct judge *judge, const struct sheet *sheet,
-				       const struct expect *expect)
+static enum findings_exit judge_exit_code(const struct judge *judge, const struct sheet *sheet,
+					  const struct expect *expect)
 {
 	size_t expected = expect ? expect->count : 0, slow = 0, skipped = 0;
 	for (size_t i = 0; i < judge->count; i++)
@@ -147,15 +147,11 @@ static enum judge_exit judge_exit_code(const struct judge *judge, const struct s
 
 	bool is_empty = sheet->checked_sides == 0 && sheet->request->checks > 0;
 
-	if (sheet->wrong_sides || sheet->failure)
-		return JUDGE_WRONG;
-	if (slow)
-		return JUDGE_SLOW;
-	if (sheet->rows == 0 || is_empty ||
-	    (sheet->ranks < 2 && !sheet->request->options.allow_single))
-		return JUDGE_NOTHING;
+	bool is_alone = sheet->ranks < 2 && !sheet->request->options.allow_single;
 
-	return expected && skipped == expected ? JUDGE_NOTHING : JUDGE_RIGHT;
+	return findings_exit_code(sheet->wrong_sides || sheet->failure, slow > 0,
+				  sheet->rows > 0 && !is_empty && !is_alone &&
+				      (expected == 0 || skipped < expected));
 }
 
 /* NCCL falls back to Socket without a word: what could have been used is named. */

@@ -9,16 +9,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/findings.h"
 #include "bench/collectives/expect.h"
 #include "bench/collectives/sheet.h"
 #include "bench/collectives/sheet_json.h"
-
-enum judge_exit {
-	JUDGE_RIGHT = 0,
-	JUDGE_SLOW = 1,
-	JUDGE_WRONG = 2,
-	JUDGE_NOTHING = 3,
-};
 
 enum judge_limits {
 	JUDGE_CHECKS_MAX = EXPECT_LINES_MAX + 2 * COLLECTIVE_OP_COUNT + 5,
@@ -34,7 +28,7 @@ struct judge {
 	struct judge_check *checks; /* owned */
 	size_t count;
 	struct sheet_check *list; /* owned; the same for sheet_json.h, `count` of them */
-	enum judge_exit exit;
+	enum findings_exit exit;
 };
 
 /* `out` is initialised here. `expect`: NULL, none. -ENOMEM. */

@@ -22,12 +22,6 @@
 #include "hardware/pci.h"
 #include "policy/config.h"
 
-enum doctor_exits {
-	DOCTOR_EXIT_WARNINGS = 1,
-	DOCTOR_EXIT_FAILURES = 2,
-	DOCTOR_EXIT_SKIPPED = 3,
-};
-
 enum doctor_command_limits {
 	DOCTOR_VERSION_TIMEOUT_MS = 500, /* for PROGRAM --version */
 	DOCTOR_CLUSTER_TIMEOUT_MS = 120000,
@@ -386,7 +380,7 @@ static int print_values(const struct cmd_call *call)
 	json_decref(json);
 
 	if (rc < 0)
-		return cmd_fail(call, DOCTOR_EXIT_FAILURES, &err);
+		return cmd_fail(call, FINDINGS_EXIT_WRONG, &err);
 
 	(void)fputs(buf_text(&values), stdout); /* cmd_main() sees to the stream */
 	return CMD_EXIT_OK;
@@ -425,7 +419,7 @@ static int run(const struct cmd_call *call)
 	if (strcmp(how.root, PCI_NO_ROOT) == 0) {
 		(void)err_set(&err, -ENOENT,
 			      "the simulated machine has no files to look at; set SLUICE_ROOT");
-		return cmd_fail(call, DOCTOR_EXIT_SKIPPED, &err);
+		return cmd_fail(call, FINDINGS_EXIT_NOTHING, &err);
 	}
 
 	if (how.root[0] != '\0' && how.root[0] != '/')
@@ -441,10 +435,10 @@ static int run(const struct cmd_call *call)
 
 static const struct cmd_exit_row exits[] = {
     {CMD_EXIT_OK, "nothing to mend"},
-    {DOCTOR_EXIT_WARNINGS, "warnings: it works, but not well, or not for long"},
-    {DOCTOR_EXIT_FAILURES, "failures: something does not work"},
-    {DOCTOR_EXIT_SKIPPED, "nothing could be looked at: no NVIDIA GPU here, or everything was "
-			  "skipped"},
+    {FINDINGS_EXIT_POOR, "warnings: it works, but not well, or not for long"},
+    {FINDINGS_EXIT_WRONG, "failures: something does not work"},
+    {FINDINGS_EXIT_NOTHING, "nothing could be looked at: no NVIDIA GPU here, or everything was "
+			    "skipped"},
     {0, NULL},
 };
 

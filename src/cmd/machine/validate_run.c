@@ -29,16 +29,16 @@ enum { RUN_REPORT_MAX = 64 << 20 };
 #define RUN_LOOK_NS UINT64_C(30000000000)
 
 const struct cmd_exit_row validate_exits[] = {
-    {VALIDATE_EXIT_OK, "all that was looked at is right (PASS, WARN)"},
-    {VALIDATE_EXIT_SLOW, "right, and something is slower than is expected (SLOW)"},
-    {VALIDATE_EXIT_WRONG,
+    {FINDINGS_EXIT_RIGHT, "all that was looked at is right (PASS, WARN)"},
+    {FINDINGS_EXIT_POOR, "right, and something is slower than is expected (SLOW)"},
+    {FINDINGS_EXIT_WRONG,
      "something is wrong: a wrong result, a GPU that is lost or hangs, more or "
      "fewer GPUs than there should be (FAIL)"},
-    {VALIDATE_EXIT_NOTHING, "nothing can be said: everything was skipped (SKIP), or there is no "
+    {FINDINGS_EXIT_NOTHING, "nothing can be said: everything was skipped (SKIP), or there is no "
 			    "driver and nothing says that there should be one"},
     {CMD_EXIT_USAGE, "wrong command line"},
     {CMD_EXIT_CANNOT_WRITE, "the report, or the file of --json, cannot be written"},
-    {VALIDATE_EXIT_INTERRUPTED, "interrupted; what was found until then is reported"},
+    {FINDINGS_EXIT_INTERRUPTED, "interrupted; what was found until then is reported"},
     {0, NULL},
 };
 
@@ -220,8 +220,8 @@ static int run_report(const struct validate_run *run, const struct checks *check
 {
 	struct buf text _cleanup_buf_;
 	struct err err = {.code = 0};
-	int code = rc == -ECANCELED ? VALIDATE_EXIT_INTERRUPTED
-		   : rc < 0	    ? VALIDATE_EXIT_WRONG
+	int code = rc == -ECANCELED ? FINDINGS_EXIT_INTERRUPTED
+		   : rc < 0	    ? FINDINGS_EXIT_WRONG
 				    : checks_exit_code(checks);
 
 	buf_init(&text, RUN_REPORT_MAX);

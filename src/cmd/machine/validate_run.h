@@ -12,13 +12,6 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 
-enum validate_exit {
-	VALIDATE_EXIT_OK = 0,
-	VALIDATE_EXIT_SLOW = 1,
-	VALIDATE_EXIT_WRONG = 2,
-	VALIDATE_EXIT_NOTHING = 3,
-	VALIDATE_EXIT_INTERRUPTED = 130,
-};
 extern const struct cmd_exit_row validate_exits[];
 
 /* Rows of options that all of them have; `type` has the member. */

@@ -32,7 +32,6 @@
 #include "cmd/options.h"
 
 enum {
-	COLLECTIVES_EXIT_INTERRUPTED = 130,
 	COLLECTIVES_STAMP_MAX = 32,
 	COLLECTIVES_NAMES_MAX = 1000, /* of files beside one that is there */
 	COLLECTIVES_PROGRESS_MS = 200,
@@ -170,13 +169,15 @@ static const struct option_row collectives_rows[] = {
 };
 
 static const struct cmd_exit_row collectives_exits[] = {
-    {JUDGE_RIGHT, "measured, and every element that was checked is right"},
-    {JUDGE_SLOW, "right, but below what was expected"},
-    {JUDGE_WRONG, "a wrong element, a write outside of a buffer, or a rank that died or stalled"},
-    {JUDGE_NOTHING, "nothing can be said: a library or device is absent, or there is one rank"},
+    {FINDINGS_EXIT_RIGHT, "measured, and every element that was checked is right"},
+    {FINDINGS_EXIT_POOR, "right, but below what was expected"},
+    {FINDINGS_EXIT_WRONG,
+     "a wrong element, a write outside of a buffer, or a rank that died or stalled"},
+    {FINDINGS_EXIT_NOTHING,
+     "nothing can be said: a library or device is absent, or there is one rank"},
     {CMD_EXIT_USAGE, "wrong command line, or too little memory for it"},
     {CMD_EXIT_CANNOT_WRITE, "a file could not be written"},
-    {COLLECTIVES_EXIT_INTERRUPTED, "interrupted; what was measured is printed"},
+    {FINDINGS_EXIT_INTERRUPTED, "interrupted; what was measured is printed"},
     {0, NULL},
 };
 
@@ -582,7 +583,7 @@ static int collectives_exit_code(int rc)
 {
 	switch (rc) {
 	case -ECANCELED:
-		return COLLECTIVES_EXIT_INTERRUPTED;
+		return FINDINGS_EXIT_INTERRUPTED;
 	case -EFBIG: /* of collectives_check_gpu() alone */
 		return CMD_EXIT_USAGE;
 	case -ENOENT:
@@ -590,9 +591,9 @@ static int collectives_exit_code(int rc)
 	case -ENOSYS:
 	case -ENOTCONN:
 	case -EOPNOTSUPP:
-		return JUDGE_NOTHING;
+		return FINDINGS_EXIT_NOTHING;
 	default:
-		return JUDGE_WRONG;
+		return FINDINGS_EXIT_WRONG;
 	}
 }
 
@@ -612,7 +613,7 @@ static int collectives_end(struct collectives *self, int rc, const struct err *w
 	/* Who interrupts a run has not seen it fail. */
 	self->sheet.failure = rc < 0 && rc != -ECANCELED ? why->text : NULL;
 	if (judge_make(&self->sheet, &self->expect, &judge) < 0)
-		return cmd_fail(self->call, JUDGE_WRONG,
+		return cmd_fail(self->call, FINDINGS_EXIT_WRONG,
 				(err_set(&err, -ENOMEM, "no memory for the verdict"), &err));
 
 	const struct sheet_about about = {.argc = argc,
@@ -641,9 +642,10 @@ static int collectives_end(struct collectives *self, int rc, const struct err *w
 	else if (self->sheet.rows == 0)
 		(void)fprintf(stderr, "%s: none of these operations can be done by %u ranks\n",
 			      self->call->path, self->sheet.ranks);
-	else if (self->sheet.checked_sides == 0 && self->request.checks && code == JUDGE_NOTHING)
+	else if (self->sheet.checked_sides == 0 && self->request.checks &&
+		 code == FINDINGS_EXIT_NOTHING)
 		(void)fprintf(stderr, "%s: %s\n", self->call->path, judge.checks[0].reason);
-	else if (self->sheet.ranks < 2 && code == JUDGE_NOTHING)
+	else if (self->sheet.ranks < 2 && code == FINDINGS_EXIT_NOTHING)
 		(void)fprintf(stderr,
 			      "%s: there is one rank, over which nothing goes; say --ranks, or "
 			      "--allow-single if that is meant\n",
@@ -723,7 +725,8 @@ static int collectives_main(const struct cmd_call *call)
 	struct err err = {0};
 	_cleanup_free_ struct collectives *self = calloc(1, sizeof(*self));
 	if (!self)
-		return cmd_fail(call, JUDGE_WRONG, (err_set(&err, -ENOMEM, "no memory"), &err));
+		return cmd_fail(call, FINDINGS_EXIT_WRONG,
+				(err_set(&err, -ENOMEM, "no memory"), &err));
 
 	self->call = call;
 	int code = collectives_prepare(self);

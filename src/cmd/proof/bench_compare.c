@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/findings.h"
 #include "base/parse.h"
 #include "base/text.h"
 #include "bench/compare.h"
@@ -30,14 +31,6 @@
 #include "cmd/proof/bench_gpus.h"
 #include "cmd/proof/bench_scaling.h"
 #include "cmd/options.h"
-
-enum compare_exit {
-	COMPARE_EXIT_SAME = 0,
-	COMPARE_EXIT_SLOWER = 1,
-	COMPARE_EXIT_WRONG = 2,
-	COMPARE_EXIT_NOTHING = 3,
-	COMPARE_EXIT_INTERRUPTED = 130,
-};
 
 enum {
 	COMPARE_PAIRS = 20,
@@ -179,14 +172,14 @@ static const struct option_row compare_rows[] = {
 };
 
 static const struct cmd_exit_row compare_exits[] = {
-    {COMPARE_EXIT_SAME, "the same within the margin, or different by less, or B is better"},
-    {COMPARE_EXIT_SLOWER, "B is worse by more than the margin"},
-    {COMPARE_EXIT_WRONG, "a run failed"},
-    {COMPARE_EXIT_NOTHING, "nothing can be said: too few pairs, or this machine is too restless"},
+    {FINDINGS_EXIT_RIGHT, "the same within the margin, or different by less, or B is better"},
+    {FINDINGS_EXIT_POOR, "B is worse by more than the margin"},
+    {FINDINGS_EXIT_WRONG, "a run failed"},
+    {FINDINGS_EXIT_NOTHING, "nothing can be said: too few pairs, or this machine is too restless"},
     {CMD_EXIT_USAGE, "wrong command line"},
     {CMD_EXIT_DATA, "a recorded file cannot be read"},
     {CMD_EXIT_CANNOT_WRITE, "a report could not be written"},
-    {COMPARE_EXIT_INTERRUPTED, "interrupted"},
+    {FINDINGS_EXIT_INTERRUPTED, "interrupted"},
     {0, NULL},
 };
 
@@ -431,13 +424,13 @@ static int compare_exit_code(const struct compare_outcome *outcome)
 	case VERDICT_EQUIVALENT:
 	case VERDICT_DIFFERENT_BUT_SMALL:
 	case VERDICT_FASTER:
-		return COMPARE_EXIT_SAME;
+		return FINDINGS_EXIT_RIGHT;
 	case VERDICT_SLOWER:
-		return COMPARE_EXIT_SLOWER;
+		return FINDINGS_EXIT_POOR;
 	case VERDICT_FAILED:
-		return COMPARE_EXIT_WRONG;
+		return FINDINGS_EXIT_WRONG;
 	default:
-		return COMPARE_EXIT_NOTHING;
+		return FINDINGS_EXIT_NOTHING;
 	}
 }
 
@@ -505,9 +498,9 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 	if (rc < 0 && !options->from)
 		(void)compare_write(options->json, report_json, &report, NULL); /* what there is */
 	if (rc == -EINTR)
-		return cmd_fail(self->call, COMPARE_EXIT_INTERRUPTED, &err);
+		return cmd_fail(self->call, FINDINGS_EXIT_INTERRUPTED, &err);
 	if (rc < 0)
-		return cmd_fail(self->call, options->from ? CMD_EXIT_DATA : COMPARE_EXIT_WRONG,
+		return cmd_fail(self->call, options->from ? CMD_EXIT_DATA : FINDINGS_EXIT_WRONG,
 				&err);
 	if (compare_print(options, &report, &err) < 0)
 		return cmd_fail(self->call, CMD_EXIT_CANNOT_WRITE, &err);

@@ -18,12 +18,12 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/findings.h"
 #include "bench/gpu/load.h"
 #include "bench/gpu/load_report.h"
 #include "cmd/options.h"
 
 enum {
-	LOAD_EXIT_INTERRUPTED = 130,
 	LOAD_SECONDS = 15,
 	LOAD_WARMUP = 2,
 	LOAD_STALL = 30,
@@ -216,7 +216,7 @@ static const struct cmd_exit_row load_exits[] = {
     {LOAD_ALONE, "the others did not come to the barrier, or --start-at has passed"},
     {CMD_EXIT_USAGE, "wrong command line"},
     {CMD_EXIT_CANNOT_WRITE, "what was measured cannot be written"},
-    {LOAD_EXIT_INTERRUPTED, "interrupted"},
+    {FINDINGS_EXIT_INTERRUPTED, "interrupted"},
     {0, NULL},
 };
 
@@ -321,7 +321,7 @@ static int load_finish(struct load_call *self, int rc, const struct err *err)
 	if (rc < 0 && summary->log[0])
 		(void)fprintf(stderr, "%s\n", summary->log);
 	if (rc == -EINTR)
-		return cmd_fail(self->call, LOAD_EXIT_INTERRUPTED, err);
+		return cmd_fail(self->call, FINDINGS_EXIT_INTERRUPTED, err);
 	if (rc < 0)
 		return cmd_fail(self->call, summary->status, err);
 

@@ -16,20 +16,13 @@
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/findings.h"
 #include "base/jsonw.h"
 #include "bench/gpu/tenants.h"
 #include "bench/gpu/timeslice.h"
 #include "bench/result.h"
 #include "cmd/options.h"
 #include "cmd/proof/bench.h"
-
-enum timeslice_exit {
-	TIMESLICE_EXIT_OK = 0,
-	TIMESLICE_EXIT_NOT_HALF = 1,
-	TIMESLICE_EXIT_WRONG = 2,
-	TIMESLICE_EXIT_NOTHING = 3,
-	TIMESLICE_EXIT_INTERRUPTED = 130,
-};
 
 enum {
 	TIMESLICE_STEPS = 3,
@@ -75,13 +68,13 @@ static const struct option_row timeslice_rows[] = {
 };
 
 static const struct cmd_exit_row timeslice_exits[] = {
-    {TIMESLICE_EXIT_OK, "either of two has about half, and both the same"},
-    {TIMESLICE_EXIT_NOT_HALF, "they have not"},
-    {TIMESLICE_EXIT_WRONG, "the GPU computed wrongly, or a load hung"},
-    {TIMESLICE_EXIT_NOTHING, "no GPU, or a load could not run: nothing can be said"},
+    {FINDINGS_EXIT_RIGHT, "either of two has about half, and both the same"},
+    {FINDINGS_EXIT_POOR, "they have not"},
+    {FINDINGS_EXIT_WRONG, "the GPU computed wrongly, or a load hung"},
+    {FINDINGS_EXIT_NOTHING, "no GPU, or a load could not run: nothing can be said"},
     {CMD_EXIT_USAGE, "wrong command line"},
     {CMD_EXIT_CANNOT_WRITE, "what was measured cannot be written"},
-    {TIMESLICE_EXIT_INTERRUPTED, "interrupted"},
+    {FINDINGS_EXIT_INTERRUPTED, "interrupted"},
     {0, NULL},
 };
 
@@ -143,7 +136,7 @@ static int timeslice_failed(const struct timeslice_call *self, const struct tena
 	(void)err_set(err, -EIO, "a load ended with exit status %d%s%s", tenant->rc,
 		      tenant->has_summary ? ": " : "",
 		      tenant->has_summary ? tenant->summary.problem : "");
-	return tenant->rc == TIMESLICE_LOAD_WRONG ? TIMESLICE_EXIT_WRONG : TIMESLICE_EXIT_NOTHING;
+	return tenant->rc == TIMESLICE_LOAD_WRONG ? FINDINGS_EXIT_WRONG : FINDINGS_EXIT_NOTHING;
 }
 
 static int timeslice_step(struct timeslice_call *self, int step, struct err *err)
@@ -167,9 +160,9 @@ static int timeslice_step(struct timeslice_call *self, int step, struct err *err
 	int rc = tenants_run("/proc/self/exe", self->step[step], count, deadline,
 			     &timeslice_interrupted, err);
 	if (rc == -EINTR)
-		return TIMESLICE_EXIT_INTERRUPTED;
+		return FINDINGS_EXIT_INTERRUPTED;
 	if (rc < 0)
-		return rc == -ETIMEDOUT ? TIMESLICE_EXIT_WRONG : TIMESLICE_EXIT_NOTHING;
+		return rc == -ETIMEDOUT ? FINDINGS_EXIT_WRONG : FINDINGS_EXIT_NOTHING;
 
 	for (size_t i = 0; i < count; i++) {
 		int code = timeslice_failed(self, &self->step[step][i], err);
@@ -329,7 +322,7 @@ static int timeslice_finish(struct timeslice_call *self)
 	figures->two = self->step[1][1].summary.tflops;
 	figures->after = self->step[2][0].summary.tflops;
 	if (!timeslice_judge(figures))
-		return cmd_fail(self->call, TIMESLICE_EXIT_NOTHING,
+		return cmd_fail(self->call, FINDINGS_EXIT_NOTHING,
 				(err_set(&err, -ENODATA, "the load alone has no rate"), &err));
 
 	int rc = self->is_json ? timeslice_json(self, &text) : timeslice_text(self, &text);
@@ -339,7 +332,7 @@ static int timeslice_finish(struct timeslice_call *self)
 		    (err_set(&err, rc, "making the report: %s", err_describe(rc)), &err));
 
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at it */
-	return figures->passes ? TIMESLICE_EXIT_OK : TIMESLICE_EXIT_NOT_HALF;
+	return figures->passes ? FINDINGS_EXIT_RIGHT : FINDINGS_EXIT_POOR;
 }
 
 static int timeslice_main(const struct cmd_call *call)

@@ -20,20 +20,13 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/findings.h"
 #include "base/jsonw.h"
 #include "base/parse.h"
 #include "bench/fingerprint.h"
 #include "bench/runner.h"
 #include "bench/storage.h"
 #include "cmd/options.h"
-
-enum storage_exit {
-	STORAGE_EXIT_OK = 0,
-	STORAGE_EXIT_SLOWER = 1,
-	STORAGE_EXIT_WRONG = 2,
-	STORAGE_EXIT_NOTHING = 3,
-	STORAGE_EXIT_INTERRUPTED = 130,
-};
 
 enum {
 	STORAGE_ROUNDS = 6, /* as many pairs as a verdict wants */
@@ -167,13 +160,13 @@ static const struct option_row storage_rows[] = {
 };
 
 static const struct cmd_exit_row storage_exits[] = {
-    {STORAGE_EXIT_OK, "measured; with --against nowhere slower by more than the margin"},
-    {STORAGE_EXIT_SLOWER, "with --against: somewhere slower by more than the margin"},
-    {STORAGE_EXIT_WRONG, "something was read that was not written there, or reading failed"},
-    {STORAGE_EXIT_NOTHING, "with --against: nowhere anything can be said"},
+    {FINDINGS_EXIT_RIGHT, "measured; with --against nowhere slower by more than the margin"},
+    {FINDINGS_EXIT_POOR, "with --against: somewhere slower by more than the margin"},
+    {FINDINGS_EXIT_WRONG, "something was read that was not written there, or reading failed"},
+    {FINDINGS_EXIT_NOTHING, "with --against: nowhere anything can be said"},
     {CMD_EXIT_USAGE, "wrong command line"},
     {CMD_EXIT_CANNOT_WRITE, "the directory, or the report, cannot be written"},
-    {STORAGE_EXIT_INTERRUPTED, "interrupted; nothing is left behind"},
+    {FINDINGS_EXIT_INTERRUPTED, "interrupted; nothing is left behind"},
     {0, NULL},
 };
 
@@ -516,21 +509,17 @@ static int storage_exit_code(const struct storage_plan *plan, const struct stora
 				 (kind != VERDICT_TOO_FEW && kind != VERDICT_INCONCLUSIVE);
 	}
 
-	if (outcome->wrong > 0)
-		return STORAGE_EXIT_WRONG;
-	if (is_slower)
-		return STORAGE_EXIT_SLOWER;
-
-	return says_something ? STORAGE_EXIT_OK : STORAGE_EXIT_NOTHING;
+	return findings_exit_code(outcome->wrong > 0, is_slower, says_something);
 }
 
 static int storage_fail(const struct storage_call *self, int code, const struct err *err)
 {
 	if (code == -EINTR)
-		return cmd_fail(self->call, STORAGE_EXIT_INTERRUPTED, err);
+		return cmd_fail(self->call, FINDINGS_EXIT_INTERRUPTED, err);
 	bool cannot_write = code == -ENOSPC || code == -EROFS || code == -EACCES ||
 			    code == -ENOENT || code == -ENOTDIR || code == -EPERM;
-	return cmd_fail(self->call, cannot_write ? CMD_EXIT_CANNOT_WRITE : STORAGE_EXIT_WRONG, err);
+	return cmd_fail(self->call, cannot_write ? CMD_EXIT_CANNOT_WRITE : FINDINGS_EXIT_WRONG,
+			err);
 }
 
 static int storage_main(const struct cmd_call *call)

@@ -9,7 +9,7 @@
 extern const struct command cmd_mlperf_check, cmd_mlperf_compare, cmd_mlperf_log, cmd_mlperf_rcp,
     cmd_mlperf_summary;
 
-enum { MLPERF_FILES_MAX = 4096, MLPERF_EXIT_WRONG = 2, MLPERF_EXIT_NOTHING = 3 };
+enum { MLPERF_FILES_MAX = 4096 };
 
 /* The files that are meant by arguments: a directory stands for the result_*.txt in it, or else all
  * its *.log, *.txt and *.out; in the order of their names, numbers by value. */

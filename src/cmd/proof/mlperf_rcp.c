@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/findings.h"
 #include "base/jsonw.h"
 #include "base/parse.h"
 #include "base/text.h"
@@ -230,7 +231,7 @@ static int rcp_exit(const struct rcp_result *result, bool one_sided)
 {
 	if (result->verdict == RCP_SAME || (result->verdict == RCP_SLOWER && one_sided))
 		return CMD_EXIT_OK;
-	return result->verdict == RCP_MISSING ? MLPERF_EXIT_NOTHING : MLPERF_EXIT_WRONG;
+	return result->verdict == RCP_MISSING ? FINDINGS_EXIT_NOTHING : FINDINGS_EXIT_WRONG;
 }
 
 static int rcp_report(const struct cmd_call *call, const struct rcp_runs *runs,
@@ -284,8 +285,8 @@ static int rcp_main(const struct cmd_call *call)
 
 static const struct cmd_exit_row rcp_exits[] = {
     {CMD_EXIT_OK, "it converges as the reference does"},
-    {MLPERF_EXIT_WRONG, "faster, slower, or too many runs did not converge"},
-    {MLPERF_EXIT_NOTHING, "there is no reference to compare it with"},
+    {FINDINGS_EXIT_WRONG, "faster, slower, or too many runs did not converge"},
+    {FINDINGS_EXIT_NOTHING, "there is no reference to compare it with"},
     {CMD_EXIT_USAGE, "wrong command line"},
     {CMD_EXIT_DATA, "a file cannot be read, or the runs are not of one result"},
     {0, NULL},

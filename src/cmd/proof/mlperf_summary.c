@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/findings.h"
 #include "base/jsonw.h"
 #include "base/parse.h"
 #include "base/text.h"
@@ -233,12 +234,12 @@ static int summary_main(const struct cmd_call *call)
 				(err_set(&err, rc, "the report is too long"), &err));
 
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at stdout */
-	return self->is_mixed || self->score.problem ? MLPERF_EXIT_NOTHING : CMD_EXIT_OK;
+	return self->is_mixed || self->score.problem ? FINDINGS_EXIT_NOTHING : CMD_EXIT_OK;
 }
 
 static const struct cmd_exit_row summary_exits[] = {
     {CMD_EXIT_OK, "there is a score"},
-    {MLPERF_EXIT_NOTHING, "there is none; the runs are shown"},
+    {FINDINGS_EXIT_NOTHING, "there is none; the runs are shown"},
     {CMD_EXIT_USAGE, "wrong command line"},
     {CMD_EXIT_DATA, "a file cannot be read"},
     {0, NULL},
@@ -350,12 +351,12 @@ static int check_main(const struct cmd_call *call)
 			return cmd_fail(call, CMD_EXIT_DATA, &err);
 
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* as above */
-	return findings > 0 ? MLPERF_EXIT_WRONG : CMD_EXIT_OK;
+	return findings > 0 ? FINDINGS_EXIT_WRONG : CMD_EXIT_OK;
 }
 
 static const struct cmd_exit_row check_exits[] = {
     {CMD_EXIT_OK, "nothing was found"},
-    {MLPERF_EXIT_WRONG, "something is not as the rules want it"},
+    {FINDINGS_EXIT_WRONG, "something is not as the rules want it"},
     {CMD_EXIT_USAGE, "wrong command line"},
     {CMD_EXIT_DATA, "a file cannot be read"},
     {0, NULL},
@@ -498,7 +499,7 @@ static int compare_main(const struct cmd_call *call)
 			      "no published result of '%.40s' is like that: resnet, ssd, maskrcnn, "
 			      "gnmt, transformer, minigo, bert, dlrm, rnnt and unet3d have some",
 			      call->argv[0]);
-		return cmd_fail(call, MLPERF_EXIT_NOTHING, &err);
+		return cmd_fail(call, FINDINGS_EXIT_NOTHING, &err);
 	}
 
 	if (!is_json && rc == 0)
@@ -513,7 +514,7 @@ static int compare_main(const struct cmd_call *call)
 
 static const struct cmd_exit_row compare_exits[] = {
     {CMD_EXIT_OK, "shown"},
-    {MLPERF_EXIT_NOTHING, "nothing like that was published"},
+    {FINDINGS_EXIT_NOTHING, "nothing like that was published"},
     {CMD_EXIT_USAGE, "wrong command line"},
     {0, NULL},
 };

@@ -28,12 +28,12 @@ static void exit_codes(void **state)
 		enum check_status statuses[3];
 		size_t count;
 		int code;
-	} rows[] = {{{CHECK_PASS, CHECK_SKIP, CHECK_WARN}, 3, CHECKS_EXIT_OK},
-		    {{CHECK_PASS, CHECK_SLOW, CHECK_SKIP}, 3, CHECKS_EXIT_SLOW},
-		    {{CHECK_SLOW, CHECK_FAIL, CHECK_PASS}, 3, CHECKS_EXIT_WRONG},
-		    {{CHECK_SKIP, CHECK_SKIP, CHECK_SKIP}, 3, CHECKS_EXIT_NOTHING},
-		    {{CHECK_WARN}, 1, CHECKS_EXIT_OK},
-		    {{CHECK_PASS}, 0, CHECKS_EXIT_NOTHING}};
+	} rows[] = {{{CHECK_PASS, CHECK_SKIP, CHECK_WARN}, 3, FINDINGS_EXIT_RIGHT},
+		    {{CHECK_PASS, CHECK_SLOW, CHECK_SKIP}, 3, FINDINGS_EXIT_POOR},
+		    {{CHECK_SLOW, CHECK_FAIL, CHECK_PASS}, 3, FINDINGS_EXIT_WRONG},
+		    {{CHECK_SKIP, CHECK_SKIP, CHECK_SKIP}, 3, FINDINGS_EXIT_NOTHING},
+		    {{CHECK_WARN}, 1, FINDINGS_EXIT_RIGHT},
+		    {{CHECK_PASS}, 0, FINDINGS_EXIT_NOTHING}};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		assert_int_equal(code_of(rows[i].statuses, rows[i].count), rows[i].code);
 }

@@ -47,23 +47,23 @@ static void without_a_driver(void **state)
 	struct validate_plan plan = {.mask = validate_mask(2)};
 	(void)state;
 	struct checks checks = run(&plan, nothing);
-	assert_int_equal(checks_exit_code(&checks), CHECKS_EXIT_NOTHING);
+	assert_int_equal(checks_exit_code(&checks), FINDINGS_EXIT_NOTHING);
 	assert_int_equal(checks_of(&checks, CHECK_SKIP), checks.count);
 	assert_true(checks.count > 8); /* nothing is passed over in silence */
 	assert_non_null(strstr(checks.list[0].reason, "/no/such/libcuda.so.1"));
 	checks_done(&checks);
 	checks = run(&plan, given);
-	assert_int_equal(checks_exit_code(&checks), CHECKS_EXIT_WRONG);
+	assert_int_equal(checks_exit_code(&checks), FINDINGS_EXIT_WRONG);
 	checks_done(&checks);
 	plan.has_expect = true;
 	plan.expect = 4;
 	checks = run(&plan, nothing);
-	assert_int_equal(checks_exit_code(&checks), CHECKS_EXIT_WRONG);
+	assert_int_equal(checks_exit_code(&checks), FINDINGS_EXIT_WRONG);
 	assert_int_equal(checks_of(&checks, CHECK_FAIL), 2); /* the driver, and the number */
 	checks_done(&checks);
 	plan.expect = 0;
 	checks = run(&plan, nothing);
-	assert_int_equal(checks_exit_code(&checks), CHECKS_EXIT_OK); /* none, as expected */
+	assert_int_equal(checks_exit_code(&checks), FINDINGS_EXIT_RIGHT); /* none, as expected */
 	checks_done(&checks);
 }
 

@@ -65,25 +65,25 @@ static void assert_judged(const char *expectations, int exit, const char *status
 static void right_slow_wrong_and_nothing(void **state)
 {
 	run(2);
-	assert_judged(NULL, JUDGE_RIGHT, "PASS");
+	assert_judged(NULL, FINDINGS_EXIT_RIGHT, "PASS");
 	sheet.wrong_sides = 1;
-	assert_judged(NULL, JUDGE_WRONG, "FAIL");
+	assert_judged(NULL, FINDINGS_EXIT_WRONG, "FAIL");
 	run_checked(2, 0);
-	assert_judged(NULL, JUDGE_RIGHT, "SKIP");
+	assert_judged(NULL, FINDINGS_EXIT_RIGHT, "SKIP");
 	run(1);
-	assert_judged(NULL, JUDGE_NOTHING, "PASS");
+	assert_judged(NULL, FINDINGS_EXIT_NOTHING, "PASS");
 	request.options.allow_single = true;
-	assert_judged(NULL, JUDGE_RIGHT, "PASS");
+	assert_judged(NULL, FINDINGS_EXIT_RIGHT, "PASS");
 	sheet_init(&sheet, &request);
 	sheet.ranks = 2;
-	assert_judged(NULL, JUDGE_NOTHING, "SKIP");
+	assert_judged(NULL, FINDINGS_EXIT_NOTHING, "SKIP");
 }
 
 static void what_did_not_end_or_compared_nothing_is_no_pass(void **state)
 {
 	run(2);
 	sheet.failure = "rank 1 was killed";
-	assert_judged(NULL, JUDGE_WRONG, "FAIL");
+	assert_judged(NULL, FINDINGS_EXIT_WRONG, "FAIL");
 	struct judge judge _cleanup_judge_ = {0};
 	if (judge_make(&sheet, NULL, &judge) < 0)
 		return;
@@ -94,37 +94,37 @@ static void what_did_not_end_or_compared_nothing_is_no_pass(void **state)
 	assert_string_equal(judge.list[1].reason, "rank 1 was killed");
 	run(2);
 	sheet.checked_sides = 0; /* every size was rounded down to nothing */
-	assert_judged(NULL, JUDGE_NOTHING, "SKIP");
+	assert_judged(NULL, FINDINGS_EXIT_NOTHING, "SKIP");
 }
 
 static void gates_are_judged_by_their_sizes(void **state)
 {
 	run(2);
 	request.options.min_busbw = 4;
-	assert_judged(NULL, JUDGE_RIGHT, "PASS");
+	assert_judged(NULL, FINDINGS_EXIT_RIGHT, "PASS");
 	request.options.min_busbw = 5;
-	assert_judged(NULL, JUDGE_SLOW, "SLOW");
+	assert_judged(NULL, FINDINGS_EXIT_POOR, "SLOW");
 	sheet.ops[COLLECTIVE_BROADCAST].largest_bytes = 4096;
-	assert_judged(NULL, JUDGE_RIGHT, "SKIP");
+	assert_judged(NULL, FINDINGS_EXIT_RIGHT, "SKIP");
 	run(2);
 	request.options.max_latency_us = 4;
-	assert_judged(NULL, JUDGE_SLOW, "SLOW");
+	assert_judged(NULL, FINDINGS_EXIT_POOR, "SLOW");
 	request.options.max_latency_us = 6;
-	assert_judged(NULL, JUDGE_RIGHT, "PASS");
+	assert_judged(NULL, FINDINGS_EXIT_RIGHT, "PASS");
 	sheet.ops[COLLECTIVE_BROADCAST].smallest_bytes = 1 << 20;
-	assert_judged(NULL, JUDGE_RIGHT, "SKIP");
+	assert_judged(NULL, FINDINGS_EXIT_RIGHT, "SKIP");
 	run(2);
 	request.min_average = 1000;
-	assert_judged(NULL, JUDGE_SLOW, "SLOW");
+	assert_judged(NULL, FINDINGS_EXIT_POOR, "SLOW");
 	request.min_average = 0.1;
-	assert_judged(NULL, JUDGE_RIGHT, "PASS");
+	assert_judged(NULL, FINDINGS_EXIT_RIGHT, "PASS");
 }
 
 static void expectations_that_nothing_met_are_no_success(void **state)
 {
 	run(2); /* expectations get their values by expect_row(), and here none does */
-	assert_judged("broadcast float 8 latency_us <= 3", JUDGE_NOTHING, "SKIP");
-	assert_judged("# none", JUDGE_RIGHT, "PASS");
+	assert_judged("broadcast float 8 latency_us <= 3", FINDINGS_EXIT_NOTHING, "SKIP");
+	assert_judged("# none", FINDINGS_EXIT_RIGHT, "PASS");
 }
 
 int main(void)
