@@ -236,6 +236,17 @@ def test_lines(ready):
     assert reply.out.splitlines()[3:] == ["one", "two", "three"]
 
 
+def test_a_plain_line_needs_no_shell(ready):
+    """It is the same job, without a process between it and its supervisor."""
+    lines = "env 'A=b  c' printenv \"A\"\nexec no-such-command x\nPROBE=1 printenv PROBE\n"
+    reply = ready.run("sluice", "run", "--gpus", "0", "--lines", "-", input=lines)
+    assert reply.rc == 127 and reply.out.splitlines()[3:] == ["b  c", "1"], reply
+    assert "no-such-command" in reply.err, reply
+    held = ready.run("sluice", "run", "--gpus", "0", "-d", "--hold", "--lines", "-", input=lines).ok()
+    assert [ready.job(number)["command"] for number in held.out.split()] == [
+        ["env", "A=b  c", "printenv", "A"], ["no-such-command", "x"], ["sh", "-c", "PROBE=1 printenv PROBE"]]
+
+
 def test_lines_that_failed_are_named(ready):
     lines = "\n".join(["true", "", "exit 4", "kill -9 $$"] + ["true"] * 40 + ["exit 3 # " + "é" * 60])
     reply = ready.run("sluice", "run", "--gpus", "0", "--lines", "-", input=lines)

@@ -12,8 +12,10 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/lines.h"
+#include "base/text.h"
 #include "cmd/jobs/run/run_options.h"
 #include "cmd/jobs/run/run_request.h"
+#include "cmd/jobs/run/run_words.h"
 #include "job/file/cmdlines.h"
 
 struct run_lines {
@@ -96,6 +98,7 @@ struct run_line *run_line_free(struct run_line *line)
 	if (!line)
 		return NULL;
 	run_request_done(&line->request);
+	free(line->words);
 	free(line->text);
 	free(line);
 	return NULL;
@@ -109,6 +112,22 @@ static void run_line_name(struct run_line *line)
 	memcpy(first, line->text, length);
 	first[length] = '\0';
 	run_request_name(first, line->word);
+}
+
+/* As in a shell, and without one where that makes no difference. What is in an image the image's
+ * own shell knows best. */
+static int run_line_command(struct run_line *line)
+{
+	const struct run_options *options = &line->options;
+	bool may_split = !options->image;
+
+	for (size_t i = 0; may_split && i < options->environment.count; i++)
+		may_split = !text_starts_with(options->environment.items[i], "BASH_FUNC_");
+
+	line->shell[0] = (char *)"sh";
+	line->shell[1] = (char *)"-c";
+	line->shell[2] = line->text;
+	return may_split ? run_words_split(line->text, environ, &line->words) : 0;
 }
 
 static int run_lines_make(struct run_lines *lines, const char *text, struct run_line **out,
@@ -125,12 +144,11 @@ static int run_lines_make(struct run_lines *lines, const char *text, struct run_
 	if (!line->options.name)
 		line->options.name = line->word;
 	line->number = lines->lines.number;
-	line->argv[0] = "sh";
-	line->argv[1] = "-c";
-	line->argv[2] = line->text;
 
-	int rc = run_request_make(&line->options, (char *const *)line->argv, environ,
-				  &line->request, err);
+	int rc = run_line_command(line);
+	rc = rc < 0 ? err_set(err, rc, "no memory for a command")
+		    : run_request_make(&line->options, rc > 0 ? line->words : line->shell, environ,
+				       &line->request, err);
 	if (rc < 0) {
 		(void)err_wrap(err, "%s:%" PRIu64, lines->name, line->number);
 		(void)run_line_free(line);

@@ -28,7 +28,8 @@ struct run_line {
 	uint64_t number;	    /* in its file */
 	char *text;		    /* owned */
 	char word[RUN_NAME_MAX];
-	const char *argv[4];
+	char *shell[4]; /* "sh", "-c" and the text */
+	char **words;	/* owned; instead of a shell, where none is needed, or NULL */
 };
 struct run_line *run_line_free(struct run_line *line);
 
