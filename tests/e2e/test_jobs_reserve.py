@@ -47,7 +47,7 @@ def on_screens(machine, what, begins):
         with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
             return answer.read().decode()
 
-    gpus = wait_until(lambda: [gpus for gpus in [json.loads(get("/api/v1/state"))["gpus"]] if gpus[1].get(what)], what="the page")[0]
+    gpus = wait_until(lambda: [gpus for gpus in [json.loads(get("/api/v1/state"))["gpus"]] if len(gpus) > 1 and gpus[1].get(what)], what="the page")[0]
     assert gpus[1]["claim"].startswith(begins) and "claim" not in gpus[0]
     assert begins in get("/")
     values = [line.split()[-1] for line in get("/metrics?set=native").splitlines() if line.startswith(f"sluice_gpu_{what}{{")]
@@ -160,3 +160,42 @@ def test_a_window_to_come_and_one_that_is_over(machine):
     ended = machine.job_in(waits, "Succeeded")
     assert claims(machine) == [] and ended["attempt"]["started_unix"] - ended["submitted_unix"] > 1
     assert time.time() > ended["submitted_unix"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="jobs of several users need root")
+def test_a_reservation_moves_off_a_gpu_that_fails(machine):
+    """Drained, then broken: each time a free GPU takes its place, and the listing says so. GPUs that were named stay."""
+    machine.start("dgx-a100", "--gpus", "4")
+    agent = machine.agent()
+    busy = number(machine, "--gpu-ids", "2", "--", "sleep", "1000", user=BOB)
+    machine.job_in(busy, "Running")
+    machine.run("sluice", "jobs", "reserve", "--gpus", "1", "--user", ALICE, "--time", "1h", "--name", "any").ok()
+    machine.run("sluice", "jobs", "reserve", "--gpu-ids", "0", "--user", ALICE, "--time", "1h", "--name", "named").ok()
+
+    def reserved():
+        return {claim["name"]: [gpu["label"] for gpu in claim["gpus"]] for claim in claims(machine) if claim["kind"] == "reservation"}
+
+    assert reserved() == {"any": ["GPU 3"], "named": ["GPU 0"]}
+    assert all(claim["moved"] is None for claim in claims(machine))
+    machine.run("sluice", "jobs", "drain", "--gpu", "3,0", "--reason", "the fan").ok()
+    wait_until(lambda: reserved() == {"any": ["GPU 1"], "named": ["GPU 0"]})  # on GPU 2 somebody computes
+    moved = {claim["name"]: claim["moved"] for claim in claims(machine)}
+    assert moved["any"] == "GPU 1 instead of GPU 3 (drained: the fan)" and moved["named"] is None, moved
+    assert "GPU 1 instead of GPU 3 (drained: the fan)" in machine.run("sluice", "jobs", "reservations").ok().out
+
+    # Bob waits for what is hers now, and it outlives the service.
+    agent = restarted(machine, agent)
+    waits = number(machine, "--gpu-ids", "1", "--", "true", user=BOB)
+    wait_until(lambda: reason(machine, waits).startswith(f"Reserved(any for {ALICE}, until ") and "GPU 1" in reason(machine, waits))
+    machine.job_in(number(machine, "--gpus", "1", "--", "true", user=ALICE), "Succeeded")
+
+    # None is free: that of a job that runs is the next best, and nobody else starts there.
+    machine.sim("inject", "lost", "--gpu", "1")
+    wait_until(lambda: reserved()["any"] == ["GPU 2"])
+    assert [claim["moved"] for claim in claims(machine) if claim["name"] == "any"][0].startswith("GPU 2 instead of GPU 1 (")
+    assert machine.job(busy)["state"] == "Running"
+    machine.job_in(waits, "Pending")
+
+    # It stays where there is no other.
+    machine.run("sluice", "jobs", "drain", "--gpu", "2").ok()
+    assert reserved()["any"] == ["GPU 2"]

@@ -151,6 +151,7 @@ void queue_set_machine(struct queue *queue, const struct inventory *inventory,
 		queue_kick(queue);
 		queue_changed(queue);
 	}
+	queue_claim_move(queue);
 
 	if (is_first) {
 		queue_submit_next(queue);

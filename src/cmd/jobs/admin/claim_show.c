@@ -35,7 +35,7 @@ json_t *claim_show_json(const Sluice__V1__Claim *claim)
 				    "label", table_json_text(claim->gpus[i]->label)));
 
 	return json_pack(
-	    "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind",
+	    "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind",
 	    is_reservation			     ? "reservation"
 	    : claim->kind == CLAIM_SHOW_DRAINED_USER ? "drained user"
 						     : "drained GPUs",
@@ -45,7 +45,7 @@ json_t *claim_show_json(const Sluice__V1__Claim *claim)
 	    *claim->reason ? table_json_text(claim->reason) : json_null(), "begin_unix",
 	    is_reservation ? json_real((double)claim->begin_unix_ns / 1e9) : json_null(),
 	    "end_unix", is_reservation ? json_real((double)claim->end_unix_ns / 1e9) : json_null(),
-	    "gpus", gpus);
+	    "gpus", gpus, "moved", *claim->moved ? table_json_text(claim->moved) : json_null());
 }
 
 void claim_show_row(struct table *table, const Sluice__V1__Claim *claim)
@@ -59,7 +59,8 @@ void claim_show_row(struct table *table, const Sluice__V1__Claim *claim)
 	table_addf(table, "%s%s", claim->has_group ? "group " : "", claim->who);
 	table_add(table, is_reservation ? moment_format(claim->begin_unix_ns, begin) : "");
 	table_add(table, is_reservation ? moment_format(claim->end_unix_ns, end) : "");
-	table_add(table, claim->reason);
+	table_addf(table, "%s%s%s", claim->reason, *claim->reason && *claim->moved ? "; " : "",
+		   claim->moved);
 }
 
 const char *claim_show_line(const Sluice__V1__Claim *claim, char out[CLAIM_SHOW_LINE_MAX])
@@ -73,10 +74,11 @@ const char *claim_show_line(const Sluice__V1__Claim *claim, char out[CLAIM_SHOW_
 			       claim->reason);
 	else if (claim->kind == CLAIM_SHOW_RESERVATION)
 		(void)snprintf(out, CLAIM_SHOW_LINE_MAX,
-			       "reserved (%s): %s, for %s%s, %s to %s%s%s", claim->name, gpus,
+			       "reserved (%s): %s, for %s%s, %s to %s%s%s%s%s", claim->name, gpus,
 			       claim->has_group ? "group " : "", claim->who,
 			       moment_format(claim->begin_unix_ns, begin),
-			       moment_format(claim->end_unix_ns, end), colon, claim->reason);
+			       moment_format(claim->end_unix_ns, end), colon, claim->reason,
+			       *claim->moved ? "; " : "", claim->moved);
 	else
 		return NULL;
 	return out;

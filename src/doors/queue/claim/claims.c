@@ -119,6 +119,16 @@ size_t claims_find(const struct claims *claims, const char *name)
 	return i;
 }
 
+const struct claim *claims_drain(const struct claims *claims, const char *uuid)
+{
+	uint64_t named = claims_of_gpu(claims, uuid);
+
+	for (size_t i = 0; i < claims->count; i++)
+		if (named >> i & 1 && claims->items[i].kind == CLAIM_DRAIN_GPUS)
+			return &claims->items[i];
+	return NULL;
+}
+
 const struct claim *claims_overlap(const struct claims *claims, const char *uuid,
 				   int64_t begin_unix_ns, int64_t end_unix_ns)
 {
@@ -298,6 +308,8 @@ int claims_format(const struct claims *claims, char **out_bytes, size_t *out_len
 		to->begin_unix_ns = from->begin_unix_ns;
 		to->end_unix_ns = from->end_unix_ns;
 		to->lead_ns = from->lead_ns;
+		to->may_move = from->may_move;
+		to->moved = from->moved;
 		to->gpus = &gpu_list[i * CLAIM_GPUS_MAX];
 
 		for (; to->n_gpus < from->gpu_count; to->n_gpus++) {
@@ -339,12 +351,15 @@ static int claim_take(const Sluice__V1__Claim *from, struct claim *out, struct e
 	out->begin_unix_ns = from->begin_unix_ns;
 	out->end_unix_ns = from->end_unix_ns;
 	out->lead_ns = from->lead_ns;
+	out->may_move = from->may_move;
 
 	int rc = claim_take_text(from->name, out->name, CLAIM_NAME_MAX, err);
 	if (rc == 0)
 		rc = claim_take_text(from->who, out->who, CLAIM_NAME_MAX, err);
 	if (rc == 0)
 		rc = claim_take_text(from->reason, out->reason, CLAIM_REASON_MAX, err);
+	if (rc == 0)
+		rc = claim_take_text(from->moved, out->moved, CLAIM_REASON_MAX, err);
 	if (rc == 0 && from->n_gpus > CLAIM_GPUS_MAX)
 		rc = err_set(err, -EINVAL, "%zu GPUs are too many: at most %d", from->n_gpus,
 			     CLAIM_GPUS_MAX);

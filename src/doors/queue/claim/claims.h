@@ -42,6 +42,10 @@ struct claim {
 	gid_t gid;
 	int64_t begin_unix_ns, end_unix_ns; /* of a reservation */
 	uint64_t lead_ns;
+	/* Any so many GPUs were asked for: where one fails another takes its place, and `moved`
+	 * says the last that did: "GPU 5 instead of GPU 3 (drained: the fan)". */
+	bool may_move;
+	char moved[CLAIM_REASON_MAX];
 	size_t gpu_count;
 	struct {
 		char uuid[GPU_UUID_MAX], label[32];
@@ -84,6 +88,8 @@ const struct claim *claims_user(const struct claims *claims, uid_t uid);
 /* The reservation of this name; or the drain of this user; `count` for none. */
 size_t claims_find(const struct claims *claims, const char *name);
 size_t claims_find_user(const struct claims *claims, uid_t uid);
+/* The drain that names this GPU; NULL. */
+const struct claim *claims_drain(const struct claims *claims, const char *uuid);
 /* The reservation that has this GPU at some time from `begin` to `end`; NULL. */
 const struct claim *claims_overlap(const struct claims *claims, const char *uuid,
 				   int64_t begin_unix_ns, int64_t end_unix_ns);

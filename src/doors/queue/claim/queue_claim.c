@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/crash.h"
+#include "base/log.h"
 #include "doors/queue/queue_internal.h"
 #include "job/moment.h"
 
@@ -197,6 +198,8 @@ static int claim_reserve(const struct queue *queue, const struct queue_claim *as
 			 struct claims *claims, struct claim *claim, struct err *err)
 {
 	int rc = claim_name(claims, claim, err);
+
+	claim->may_move = !asked->ids;
 	if (rc == 0)
 		rc = asked->ids ? claim_add_ids(queue, asked->ids, claim, err)
 				: claim_add_any(queue, claims, asked->gpus, claim, err);
@@ -313,6 +316,19 @@ static void claim_done(struct queue_op *op, int rc)
 	claiming->done(rc, &claiming->claim, rc < 0 ? &op->err : NULL, claiming->context);
 	claims_done(&claiming->claims);
 	free(claiming);
+	if (rc == 0) /* a GPU that is drained now may have been reserved */
+		queue_claim_move(queue);
+}
+
+static void claim_submit(struct queue *queue, struct queue_claiming *claiming,
+			 queue_claimed_fn *done, void *context)
+{
+	queue->is_claiming = true;
+	claiming->done = done;
+	claiming->context = context;
+	claiming->op.work = claim_work;
+	claiming->op.done = claim_done;
+	queue_op_submit(queue, &claiming->op);
 }
 
 static int claim_make(struct queue *queue, const struct queue_claim *asked,
@@ -359,10 +375,125 @@ void queue_claim(struct queue *queue, const struct queue_claim *asked, queue_cla
 		return;
 	}
 
-	queue->is_claiming = true;
-	claiming->done = done;
-	claiming->context = context;
-	claiming->op.work = claim_work;
-	claiming->op.done = claim_done;
-	queue_op_submit(queue, &claiming->op);
+	claim_submit(queue, claiming, done, context);
+}
+
+/* --- where a GPU that is reserved fails ------------------------------------------------------- */
+
+/* Why a reservation has nothing from that GPU; false: it has. */
+static bool claim_gpu_fails(struct queue *queue, const struct claims *claims, const char *uuid,
+			    char out[CLAIM_REASON_MAX])
+{
+	const struct schedule_device *device = schedule_machine_find(&queue->machine, uuid);
+	const struct claim *drain = claims_drain(claims, uuid);
+
+	if (drain)
+		(void)snprintf(out, CLAIM_REASON_MAX, "drained%s%.60s",
+			       drain->reason[0] ? ": " : "", drain->reason);
+	else if (!device)
+		(void)snprintf(out, CLAIM_REASON_MAX, "not the queue's any more");
+	else if (!device->unit.healthy)
+		(void)snprintf(out, CLAIM_REASON_MAX, "%.70s",
+			       device->unit.reason[0] ? device->unit.reason : "unhealthy");
+	else
+		return false;
+
+	return true;
+}
+
+/* One that is well and nobody's in the reservation's window: one on which nothing runs if there is
+ * one, the last of the machine first; NULL. */
+static const struct schedule_device *
+claim_substitute(struct queue *queue, const struct claims *claims, const struct claim *claim)
+{
+	const struct schedule_device *found = NULL;
+	char why[CLAIM_REASON_MAX];
+
+	for (size_t i = queue->machine.device_count; i > 0; i--) {
+		const struct schedule_device *device = &queue->machine.devices[i - 1];
+		bool is_free =
+		    device->used_count == 0 && !device->holder[0] && device->unit.outsider == 0;
+
+		if (device->unit.mig != PLACE_WHOLE || (found && !is_free) ||
+		    claim_gpu_fails(queue, claims, device->unit.uuid, why) ||
+		    claims_overlap(claims, device->unit.uuid, claim->begin_unix_ns,
+				   claim->end_unix_ns))
+			continue;
+		if (is_free)
+			return device;
+		found = device;
+	}
+
+	return found;
+}
+
+/* Puts another one in the place of the first GPU that fails; false: there is none. */
+static bool claim_move(struct queue *queue, const struct claims *claims, struct claim *claim)
+{
+	char why[CLAIM_REASON_MAX];
+	size_t g = 0;
+
+	while (g < claim->gpu_count && !claim_gpu_fails(queue, claims, claim->gpus[g].uuid, why))
+		g++;
+	if (g == claim->gpu_count)
+		return false;
+
+	const struct schedule_device *device = claim_substitute(queue, claims, claim);
+	if (!device)
+		return false;
+
+	(void)snprintf(claim->moved, sizeof(claim->moved), "%.20s instead of %.20s (%.70s)",
+		       device->unit.label, claim->gpus[g].label, why);
+	(void)snprintf(claim->gpus[g].uuid, GPU_UUID_MAX, "%s", device->unit.uuid);
+	(void)snprintf(claim->gpus[g].label, sizeof(claim->gpus[g].label), "%.31s",
+		       device->unit.label);
+	return true;
+}
+
+static void claim_moved(int rc, const struct claim *claim, const struct err *err, void *context)
+{
+	struct queue *queue = context;
+
+	if (rc < 0) /* the next look at the machine tries again */
+		log_write(queue->options.log, LOG_LEVEL_WARNING, NULL,
+			  "reservation '%s' keeps a GPU that fails: %s", claim->name, err->text);
+	else
+		log_write(queue->options.log, LOG_LEVEL_INFO, NULL, "reservation '%s' has %s",
+			  claim->name, claim->moved);
+}
+
+void queue_claim_move(struct queue *queue)
+{
+	struct claim moved;
+	size_t at = 0;
+
+	if (queue->is_claiming || queue->closing || queue->storage_paused ||
+	    !queue->machine.inventory)
+		return;
+
+	for (; at < queue->claims.count; at++) {
+		const struct claim *claim = &queue->claims.items[at];
+		if (!claim->may_move || claim->end_unix_ns <= clock_unix_ns())
+			continue;
+
+		moved = *claim;
+		if (claim_move(queue, &queue->claims, &moved))
+			break;
+	}
+
+	struct queue_claiming *claiming =
+	    at < queue->claims.count ? calloc(1, sizeof(*claiming)) : NULL;
+	if (!claiming)
+		return;
+	if (claims_copy(&queue->claims, clock_unix_ns(), &claiming->claims) < 0) {
+		free(claiming);
+		return;
+	}
+
+	/* One at a time: what is done looks for the next. */
+	at = claims_find(&claiming->claims, moved.name);
+	claiming->claim = moved;
+	if (at < claiming->claims.count)
+		claiming->claims.items[at] = moved;
+	claim_submit(queue, claiming, claim_moved, queue);
 }

@@ -21,6 +21,9 @@ int queue_claim_load(struct queue *queue, struct err *err);
 void queue_claim_mark(const struct queue *queue, struct schedule_machine *machine);
 /* What is shut to the job now. */
 uint64_t queue_claim_shut(const struct queue *queue, const struct job *job, int64_t now_unix_ns);
+/* After a look at the machine: where a GPU of a reservation is not well, drained or gone, another
+ * one takes its place if there is one. */
+void queue_claim_move(struct queue *queue);
 /* Whether its user is drained, and why. */
 bool queue_claim_waits(const struct queue *queue, const struct job *job, char out[JOB_REASON_MAX]);
 

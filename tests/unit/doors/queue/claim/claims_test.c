@@ -85,6 +85,19 @@ static void what_is_over_goes(void **state)
 	assert_null(claims_overlap(&claims, "GPU-2", NOW_NS, NOW_NS + 1));
 }
 
+/* GPUs of other claims are not drained. */
+static void a_gpu_is_drained_by_whom(void **state)
+{
+	struct claim items[] = {reservation("one", 0, 1), reservation("two", 0, 1)};
+	const struct claims claims = {.items = items, .count = 2};
+	const char *uuid = items[1].gpus[0].uuid;
+
+	assert_null(claims_drain(&claims, uuid));
+	items[1].kind = CLAIM_DRAIN_GPUS;
+	assert_ptr_equal(claims_drain(&claims, uuid), &items[1]);
+	assert_null(claims_drain(&claims, "GPU-nobody's"));
+}
+
 static void what_is_written_is_read(void **state)
 {
 	struct claim items[] = {reservation("one", 0, 1),
@@ -94,6 +107,8 @@ static void what_is_written_is_read(void **state)
 	struct err err = {0};
 	char *bytes = NULL;
 	size_t length = 0;
+	items[0].may_move = true;
+	(void)snprintf(items[0].moved, sizeof(items[0].moved), "GPU 5 instead of GPU 1 (lost)");
 	assert_int_equal(claims_format(&claims, &bytes, &length), 0);
 	assert_int_equal(claims_parse(bytes, length, &again, &err), 0);
 	assert_int_equal(again.count, 2);
@@ -166,6 +181,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_window_is_shut_to_who_could_reach_into_it),
 	    cmocka_unit_test(what_is_over_goes),
+	    cmocka_unit_test(a_gpu_is_drained_by_whom),
 	    cmocka_unit_test(what_is_written_is_read),
 	    cmocka_unit_test(what_cannot_be_meant_is_refused),
 	    cmocka_unit_test(a_gpu_says_how_it_is_claimed),

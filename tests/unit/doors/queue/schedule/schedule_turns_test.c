@@ -144,6 +144,30 @@ static void what_is_beside_gpus_is_reserved_as_well(void **state)
 	       "3: WaitingForGPU(have 0, need 1; GPU 0: in use; GPU 1: reserved for job 2)\n");
 }
 
+/* One of the GPUs that it waits for fails: it waits for another, and keeps its place. */
+static void a_pledge_moves_to_another_gpu(void **state)
+{
+	gpus(3);
+	configure(PLAIN);
+	fixture->rules.reserve_after_ns = 1000;
+	fixture->shows_pledges = fixture->shows_places = true;
+	fixture->now_ns = 100;
+	runs(ALICE, 0, 50, 0, 0);
+	runs(ALICE, 1, 70, 0, 0);
+	fixture->holder[0] = "job 8";
+	fixture->holder[1] = "job 9";
+	PASS(JOB(1, BOB, 2, .due_ns = 1), JOB(2, ALICE, 1));
+	EXPECT("1: [turn] [pledged at 100] [#1 in 50] WaitingForGPU(reserved, have 1, need 2; GPU "
+	       "0: job 8; GPU 1: job 9)\n"
+	       "2: [#2 in 50] WaitingForGPU(have 0, need 1; GPU 0: job 8; GPU 1: job 9; GPU 2: "
+	       "reserved for job 1)\n");
+	fixture->machine.devices[0].unit.healthy = false;
+	(void)snprintf(fixture->machine.devices[0].unit.reason, GPU_REASON_MAX, "lost");
+	PASS(JOB(1, BOB, 2, .pledged_ns = 100, .promise_ns = 150));
+	EXPECT("1: [turn] [pledged at 100] [#1 in 70] WaitingForGPU(reserved, have 1, need 2; GPU "
+	       "0: unhealthy, lost; GPU 1: job 9)\n");
+}
+
 /* 0 is never; after so long a wide one, much later a narrow one, and neither soon after another of
  * its user's. */
 static void when_jobs_are_due(void **state)
@@ -437,6 +461,7 @@ int main(void)
 	    TEST(what_is_due_is_not_passed_by_those_who_have_less),
 	    TEST(one_gpu_is_reserved_as_well),
 	    TEST(what_is_beside_gpus_is_reserved_as_well),
+	    TEST(a_pledge_moves_to_another_gpu),
 	    TEST(when_jobs_are_due),
 	    TEST(the_shortest_first_where_the_owner_says_so),
 	    TEST(a_user_at_his_limit_keeps_nobody_from_anything),
