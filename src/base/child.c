@@ -399,8 +399,21 @@ static void child_on_grace(void *context)
 				    : child_kill(child, SIGKILL)); /* it may just have ended */
 }
 
+static int child_spawn_itself(void *how, const struct child_spec *spec, pid_t *out_pid,
+			      struct err *err)
+{
+	return child_spawn(spec, out_pid, err);
+}
+
 struct child *child_start(struct child_set *set, const struct child_spec *spec,
 			  child_callback callback, void *context, struct err *err)
+{
+	return child_start_by(set, spec, child_spawn_itself, NULL, callback, context, err);
+}
+
+struct child *child_start_by(struct child_set *set, const struct child_spec *spec,
+			     child_spawner spawn, void *how, child_callback callback, void *context,
+			     struct err *err)
 {
 	struct child *child = calloc(1, sizeof(*child));
 	if (!child) {
@@ -416,7 +429,7 @@ struct child *child_start(struct child_set *set, const struct child_spec *spec,
 	    .context = context,
 	};
 	child->grace = loop_timer_new(set->loop, child_on_grace, child, err);
-	if (!child->grace || child_spawn(spec, &child->pid, err) < 0) {
+	if (!child->grace || spawn(how, spec, &child->pid, err) < 0) {
 		child->grace = loop_timer_free(child->grace);
 		free(child);
 		return NULL;

@@ -77,6 +77,13 @@ size_t child_set_count(const struct child_set *set);
  */
 struct child *child_start(struct child_set *set, const struct child_spec *spec,
 			  child_callback callback, void *context, struct err *err);
+/* Starts what `spec` says in a way of its own; as child_spawn(). `how` is its own. */
+typedef int (*child_spawner)(void *how, const struct child_spec *spec, pid_t *out_pid,
+			     struct err *err);
+/* As child_start(), with `spawn` in place of child_spawn(). What it makes has to be our child. */
+struct child *child_start_by(struct child_set *set, const struct child_spec *spec,
+			     child_spawner spawn, void *how, child_callback callback, void *context,
+			     struct err *err);
 /* Lets go of a child: no callback comes any more. If it still runs it lives on and is reaped when
  * it ends. NULL is fine; returns NULL. */
 struct child *child_free(struct child *child);

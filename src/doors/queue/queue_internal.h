@@ -233,14 +233,15 @@ struct queue_known {
 struct queue {
 	struct queue_options options;
 	char *state_dir, *runtime_dir, *sim_state, *supervisor, *cgroup_root; /* owned */
-	char *container, *rsh, *device_root;				      /* owned */
-	int lock_fd, state_fd;						      /* owned */
-	struct store *store;						      /* owned */
-	struct gpunodes_cache nodes; /* the storage thread's */
-	struct account *account;     /* borrowed, or */
-	struct account *own_account; /* owned */
-	struct ledger *ledger;	     /* borrowed, or */
-	struct ledger *own_ledger;   /* owned */
+	struct spawner *spawner;	     /* owned: starts supervisors */
+	char *container, *rsh, *device_root; /* owned */
+	int lock_fd, state_fd;		     /* owned */
+	struct store *store;		     /* owned */
+	struct gpunodes_cache nodes;	     /* the storage thread's */
+	struct account *account;	     /* borrowed, or */
+	struct account *own_account;	     /* owned */
+	struct ledger *ledger;		     /* borrowed, or */
+	struct ledger *own_ledger;	     /* owned */
 	struct token_place place;
 	char boot_id[JOBDIR_BOOT_MAX];
 	bool closing;

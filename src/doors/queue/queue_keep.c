@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/spawner.h"
 #include "base/text.h"
 #include "doors/queue/claim/queue_claim.h"
 #include "doors/queue/queue_internal.h"
@@ -549,6 +550,9 @@ static int keep_copy_all(struct queue *queue, struct err *err)
 		rc = keep_copy(&queue->sim_state, options->sim_state, err);
 	if (rc == 0)
 		rc = keep_copy(&queue->supervisor, options->supervisor, err);
+	if (rc == 0 && !(queue->spawner =
+			     spawner_new(options->children, options->loop, queue->supervisor, err)))
+		rc = err->code;
 
 	if (rc == 0)
 		rc = keep_copy(&queue->cgroup_root, options->cgroup_root, err);
@@ -711,6 +715,7 @@ static void keep_free(struct queue *queue)
 	free(queue->state_dir);
 	free(queue->runtime_dir);
 	free(queue->sim_state);
+	queue->spawner = spawner_free(queue->spawner);
 	free(queue->supervisor);
 	free(queue->cgroup_root);
 	free(queue->container);

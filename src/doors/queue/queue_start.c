@@ -19,6 +19,7 @@
 #include "base/crash.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/spawner.h"
 #include "base/buf.h"
 #include "doors/queue/queue_internal.h"
 
@@ -349,7 +350,8 @@ static int queue_spawn(struct queue_run *run, struct err *err)
 	};
 
 	crash_point("queue.before_spawn");
-	run->child = child_start(queue->options.children, &spec, queue_on_child, run, err);
+	run->child = child_start_by(queue->options.children, &spec, spawner_spawn, queue->spawner,
+				    queue_on_child, run, err);
 	crash_point("queue.spawned");
 	queue_close_start(run);
 	crash_point("queue.lock_closed");

@@ -5,7 +5,8 @@
  * may die and come back, and finds what happened in the job's files. The order of the steps is the
  * protocol: until the claim is on the disk nothing was started, and nothing is said to have ended
  * while a process of the job lives. The arguments are for people who look at ps. With --remove and
- * --keep it does something else: main_remove(), keep.h.
+ * --keep it does something else: main_remove(), keep.h. With --spawner it forks supervisors that
+ * are as if they had been executed: spawned.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +36,7 @@
 #include "libexec/supervise/prepare.h"
 #include "libexec/supervise/privilege.h"
 #include "libexec/supervise/run.h"
+#include "libexec/supervise/spawned.h"
 
 enum {
 	MAIN_BUSY_MS = 1000, /* for an agent to come and hear that a token is taken */
@@ -418,6 +420,10 @@ int main(int argc, char **argv)
 	if (argc == 2 && strcmp(argv[1], "--clear") == 0)
 		return clear_run();
 
+	bool is_removal = argc == 2 && strcmp(argv[1], "--remove") == 0;
+	if (spawned_is_asked(argc, argv) && !spawned_serve(argv))
+		return EXIT_SUCCESS;
+
 	agents_init(&self.agents, -1);
 	crash_point("supervisor.born");
 	launch_init(&self.launch);
@@ -427,7 +433,6 @@ int main(int argc, char **argv)
 	if (main_set_up(&self, &err) == 0 &&
 	    prepare_launch(LAUNCH_FD_LAUNCH, &self.launch, &err) == 0) {
 		crash_point("supervisor.launch_read");
-		bool is_removal = argc == 2 && strcmp(argv[1], "--remove") == 0;
 		code = main_know_groups(&self, &err) < 0 ? LAUNCH_EXIT_NOT_READY
 		       : is_removal			 ? main_remove(&self)
 							 : main_supervise(&self, &err);
