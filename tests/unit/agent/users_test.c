@@ -1,81 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/users.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-
 #include "base/child.h"
 #include "base/err.h"
 #include "base/loop.h"
+#include "tests/unit/agent/getent.h"
 #include "unit/unit.h"
-
-struct scene {
-	char *directory;
-	struct loop *loop;
-	struct child_set *children;
-	struct users *users;
-	char getent[4096], passwd[4096];
-	unsigned named;
-};
-
-static void on_named(void *context)
-{
-	struct scene *scene = context;
-	scene->named++;
-}
 
 static int setup(void **state)
 {
-	static struct scene scene;
-	memset(&scene, 0, sizeof(scene));
-	scene.directory = unit_tmp_new();
-	scene.loop = loop_new(LOOP_FAKE, NULL);
-	scene.children = scene.loop ? child_set_new(scene.loop, CHILD_WATCH_AUTO, NULL) : NULL;
-	(void)snprintf(scene.getent, sizeof(scene.getent), "%s/getent", scene.directory);
-	(void)snprintf(scene.passwd, sizeof(scene.passwd), "%s/passwd", scene.directory);
-	unit_write(scene.passwd, "alice:x:1000:1000::/home/alice:/bin/sh\n"
-				 "odd name:x:1001:1001::/:/bin/sh\n");
-	*state = &scene;
-	return scene.children ? 0 : -1;
+	return getent_setup(state, "alice:x:1000:1000::/home/alice:/bin/sh\n"
+				   "odd name:x:1001:1001::/:/bin/sh\n");
 }
 
 static int teardown(void **state)
 {
-	struct scene *scene = *state;
+	struct getent *scene = *state;
 	scene->users = users_free(scene->users);
-	scene->children = child_set_free(scene->children);
-	scene->loop = loop_free(scene->loop);
-	scene->directory = unit_tmp_free(scene->directory);
-	return 0;
+	return getent_teardown(state);
 }
 
-/* `script` takes getent's place. */
-static void start(struct scene *scene, const char *script)
+static void start(struct getent *scene, const char *script)
 {
-	unit_write(scene->getent, script);
-	assert_int_equal(chmod(scene->getent, 0755), 0);
+	getent_answer(scene, script);
 	const struct users_options options = {.loop = scene->loop,
 					      .children = scene->children,
-					      .passwd = scene->passwd,
-					      .getent = scene->getent,
-					      .named = on_named,
+					      .passwd = scene->file,
+					      .getent = scene->program,
+					      .named = getent_changed,
 					      .context = scene};
 	scene->users = users_new(&options, NULL);
 	assert_non_null(scene->users);
 }
 
-static void pass_until_no_child(struct scene *scene)
-{
-	uint64_t end_ns = unit_now_ns() + UINT64_C(20000000000);
-	while (child_set_count(scene->children) > 0 && unit_now_ns() < end_ns)
-		assert_int_equal(loop_pass(scene->loop, 50000000, NULL), 0);
-	assert_int_equal(child_set_count(scene->children), 0);
-}
-
 static void test_the_local_file_answers_at_once(void **state)
 {
-	struct scene *scene = *state;
+	struct getent *scene = *state;
 	start(scene, "#!/bin/sh\nexit 2\n");
 	assert_string_equal(users_name(scene->users, 1000), "alice");
 	assert_int_equal(child_set_count(scene->children), 0);
@@ -83,19 +43,19 @@ static void test_the_local_file_answers_at_once(void **state)
 
 static void test_others_are_asked_for_elsewhere(void **state)
 {
-	struct scene *scene = *state;
+	struct getent *scene = *state;
 	start(scene, "#!/bin/sh\necho \"user-$2:x:$2:$2::/:/bin/sh\"\n");
 	assert_string_equal(users_name(scene->users, 2000), "2000"); /* meanwhile */
 	assert_string_equal(users_name(scene->users, 2000), "2000");
 	assert_int_equal(child_set_count(scene->children), 1); /* asked once */
-	pass_until_no_child(scene);
-	assert_int_equal(scene->named, 1); /* whoever has shown the number shows the name now */
+	getent_pass_until_no_child(scene);
+	assert_int_equal(scene->changes, 1); /* whoever has shown the number shows the name now */
 	assert_string_equal(users_name(scene->users, 2000), "user-2000");
 }
 
 static void test_answers_that_are_none(void **state)
 {
-	struct scene *scene = *state;
+	struct getent *scene = *state;
 	static const char *const scripts[] = {
 	    "#!/bin/sh\nexit 2\n",
 	    "#!/bin/sh\necho nonsense\n",
@@ -106,26 +66,26 @@ static void test_answers_that_are_none(void **state)
 	for (size_t i = 0; i < sizeof(scripts) / sizeof(*scripts); i++) {
 		start(scene, scripts[i]);
 		(void)users_name(scene->users, 3000);
-		pass_until_no_child(scene);
+		getent_pass_until_no_child(scene);
 		assert_string_equal(users_name(scene->users, 3000), "3000");
-		assert_int_equal(scene->named, 0);
+		assert_int_equal(scene->changes, 0);
 		scene->users = users_free(scene->users);
 	}
 }
 
 static void test_a_directory_that_does_not_answer(void **state)
 {
-	struct scene *scene = *state;
+	struct getent *scene = *state;
 	start(scene, "#!/bin/sh\nexec sleep 1000\n");
 	assert_string_equal(users_name(scene->users, 4000), "4000");
 	assert_int_equal(loop_advance(scene->loop, USERS_ANSWER_NS, NULL), 0);
-	pass_until_no_child(scene);
+	getent_pass_until_no_child(scene);
 	assert_string_equal(users_name(scene->users, 4000), "4000");
 }
 
 static void test_not_too_many_are_asked_at_a_time(void **state)
 {
-	struct scene *scene = *state;
+	struct getent *scene = *state;
 	start(scene, "#!/bin/sh\nexec sleep 1000\n");
 	for (uid_t uid = 5000; uid < 5100; uid++)
 		(void)users_name(scene->users, uid);
@@ -134,10 +94,10 @@ static void test_not_too_many_are_asked_at_a_time(void **state)
 
 static void test_a_name_is_looked_up_again(void **state)
 {
-	struct scene *scene = *state;
+	struct getent *scene = *state;
 	start(scene, "#!/bin/sh\nexit 2\n");
 	assert_string_equal(users_name(scene->users, 1000), "alice");
-	unit_write(scene->passwd, "alicia:x:1000:1000::/:/bin/sh\n");
+	unit_write(scene->file, "alicia:x:1000:1000::/:/bin/sh\n");
 	assert_string_equal(users_name(scene->users, 1000), "alice");
 	assert_int_equal(loop_advance(scene->loop, USERS_FRESH_NS, NULL), 0);
 	assert_string_equal(users_name(scene->users, 1000), "alicia");

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "tests/unit/doctor/ward.h"
 
 #define CONF "/etc/modprobe.d/site.conf"
@@ -25,13 +26,28 @@ static void loaded(void **state)
 	assert_non_null(strstr(ward_expect("driver.nouveau", DOCTOR_FAIL)->do_, "MachineConfig"));
 }
 
+struct nouveau_case {
+	const char *text;
+	enum doctor_status status;
+};
+
+static void expect_each(const char *path, const struct nouveau_case *cases, size_t count,
+			const char *found)
+{
+	ward_healthy();
+	for (size_t i = 0; i < count; i++) {
+		ward_file(path, cases[i].text);
+		const struct doctor_finding *finding =
+		    ward_expect("driver.nouveau", cases[i].status);
+		if (found && cases[i].status == DOCTOR_OK)
+			assert_string_equal(finding->found, found);
+	}
+}
+
 static void blocked_by_a_file(void **state)
 {
 	(void)state;
-	static const struct {
-		const char *text;
-		enum doctor_status status;
-	} cases[] = {
+	static const struct nouveau_case cases[] = {
 	    {"blacklist nouveau\n", DOCTOR_OK},
 	    {"blacklist nouveau", DOCTOR_OK},
 	    {"  blacklist\tnouveau  \n", DOCTOR_OK},
@@ -49,14 +65,7 @@ static void blocked_by_a_file(void **state)
 	    {"", DOCTOR_WARN},
 	    {"\1\2\377\376 blacklist nouveau\n", DOCTOR_WARN},
 	};
-	ward_healthy();
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		ward_file(CONF, cases[i].text);
-		const struct doctor_finding *finding =
-		    ward_expect("driver.nouveau", cases[i].status);
-		if (cases[i].status == DOCTOR_OK)
-			assert_string_equal(finding->found, "it blocked by " CONF);
-	}
+	expect_each(CONF, cases, array_length(cases), "it blocked by " CONF);
 }
 
 static void directories(void **state)
@@ -79,10 +88,7 @@ static void directories(void **state)
 static void blocked_by_the_command_line(void **state)
 {
 	(void)state;
-	static const struct {
-		const char *text;
-		enum doctor_status status;
-	} cases[] = {
+	static const struct nouveau_case cases[] = {
 	    {"quiet modprobe.blacklist=nouveau\n", DOCTOR_OK},
 	    {"modprobe.blacklist=a,nouveau,b quiet\n", DOCTOR_OK},
 	    {"modprobe.blacklist=\"a,nouveau\"\n", DOCTOR_OK},
@@ -96,11 +102,7 @@ static void blocked_by_the_command_line(void **state)
 	    {"\377\1\2\"modprobe.blacklist=nouveau", DOCTOR_WARN},
 	    {"x=\"modprobe.blacklist=nouveau y\"", DOCTOR_WARN},
 	};
-	ward_healthy();
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		ward_file("/proc/cmdline", cases[i].text);
-		(void)ward_expect("driver.nouveau", cases[i].status);
-	}
+	expect_each("/proc/cmdline", cases, array_length(cases), NULL);
 }
 
 static void kernels_without_it(void **state)

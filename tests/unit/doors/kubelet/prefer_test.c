@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "doors/kubelet/resource.h"
 #include "tests/unit/doors/kubelet/rig.h"
@@ -114,62 +115,72 @@ static struct allocator *islands(uint32_t gpus)
 	return allocator;
 }
 
-static void test_whole_gpus(void **state)
+struct question {
+	const char *available, *must;
+	int32_t size;
+	const char *expected;
+	size_t dropped;
+};
+
+static void expect_each(uint32_t gpus, const struct question *questions, size_t count)
 {
-	(void)state;
-	struct rig *rig = rig_new(8);
+	struct rig *rig = rig_new(gpus);
 	struct kubelet_resource *resource = rig_resource(rig, "", GPU_NAME);
-	struct allocator *allocator = islands(8);
-	static const char all[] = "GPU-h GPU-c GPU-a GPU-g GPU-b GPU-f GPU-e GPU-d";
-	expect(resource, allocator, all, "", 4, "GPU-a GPU-b GPU-c GPU-d", 0);
-	expect(resource, allocator, all, "GPU-f", 4, "GPU-e GPU-f GPU-g GPU-h", 0);
-	/* The smaller island is broken, not the whole one. */
-	expect(resource, allocator, "GPU-a GPU-b GPU-c GPU-d GPU-h", "", 1, "GPU-h", 0);
-	/* What must be in and is not free. */
-	expect(resource, allocator, "GPU-a GPU-b GPU-e", "GPU-h", 2, "GPU-e GPU-h", 0);
-	/* This question kills the NVIDIA plugin up to 0.20.0. */
-	expect(resource, allocator, "GPU-a GPU-d GPU-e GPU-g GPU-h", "", 3, "GPU-e GPU-g GPU-h", 0);
+	struct allocator *allocator = islands(gpus);
+	for (size_t i = 0; i < count; i++)
+		expect(resource, allocator, questions[i].available, questions[i].must,
+		       questions[i].size, questions[i].expected, questions[i].dropped);
 	assert_null(allocator_free(allocator));
 	assert_null(resource_free(resource));
 	assert_null(rig_free(rig));
+}
+
+static void test_whole_gpus(void **state)
+{
+	static const char all[] = "GPU-h GPU-c GPU-a GPU-g GPU-b GPU-f GPU-e GPU-d";
+	static const struct question questions[] = {
+	    {all, "", 4, "GPU-a GPU-b GPU-c GPU-d", 0},
+	    {all, "GPU-f", 4, "GPU-e GPU-f GPU-g GPU-h", 0},
+	    /* The smaller island is broken, not the whole one. */
+	    {"GPU-a GPU-b GPU-c GPU-d GPU-h", "", 1, "GPU-h", 0},
+	    /* What must be in and is not free. */
+	    {"GPU-a GPU-b GPU-e", "GPU-h", 2, "GPU-e GPU-h", 0},
+	    /* This question kills the NVIDIA plugin up to 0.20.0. */
+	    {"GPU-a GPU-d GPU-e GPU-g GPU-h", "", 3, "GPU-e GPU-g GPU-h", 0},
+	};
+	(void)state;
+	expect_each(8, questions, array_length(questions));
 }
 
 static void test_sizes(void **state)
 {
+	static const struct question questions[] = {
+	    {"GPU-b GPU-a", "", 0, "", 0},
+	    {"GPU-b GPU-a", "GPU-a", -1, "", 0},
+	    {"GPU-b GPU-a", "", INT32_MIN, "", 0},
+	    {"GPU-b GPU-a", "", 2, "GPU-a GPU-b", 0},
+	    {"GPU-b GPU-a", "GPU-d", INT32_MAX, "GPU-a GPU-b GPU-d", 0},
+	    {"GPU-b GPU-a", "GPU-b GPU-a", 1, "", 0},
+	    {"GPU-b GPU-a GPU-c", "GPU-c GPU-b", 2, "GPU-b GPU-c", 0},
+	    {"", "", 3, "", 0},
+	    {"GPU-a GPU-a GPU-b GPU-a", "GPU-b GPU-b", 2, "GPU-a GPU-b", 0},
+	};
 	(void)state;
-	struct rig *rig = rig_new(4);
-	struct kubelet_resource *resource = rig_resource(rig, "", GPU_NAME);
-	struct allocator *allocator = islands(4);
-	expect(resource, allocator, "GPU-b GPU-a", "", 0, "", 0);
-	expect(resource, allocator, "GPU-b GPU-a", "GPU-a", -1, "", 0);
-	expect(resource, allocator, "GPU-b GPU-a", "", INT32_MIN, "", 0);
-	expect(resource, allocator, "GPU-b GPU-a", "", 2, "GPU-a GPU-b", 0);
-	expect(resource, allocator, "GPU-b GPU-a", "GPU-d", INT32_MAX, "GPU-a GPU-b GPU-d", 0);
-	expect(resource, allocator, "GPU-b GPU-a", "GPU-b GPU-a", 1, "", 0);
-	expect(resource, allocator, "GPU-b GPU-a GPU-c", "GPU-c GPU-b", 2, "GPU-b GPU-c", 0);
-	expect(resource, allocator, "", "", 3, "", 0);
-	expect(resource, allocator, "GPU-a GPU-a GPU-b GPU-a", "GPU-b GPU-b", 2, "GPU-a GPU-b", 0);
-	assert_null(allocator_free(allocator));
-	assert_null(resource_free(resource));
-	assert_null(rig_free(rig));
+	expect_each(4, questions, array_length(questions));
 }
 
 static void test_unknown_ids(void **state)
 {
+	static const struct question questions[] = {
+	    {"GPU-x GPU-b GPU-y GPU-x", "", 1, "GPU-b", 3},
+	    {"GPU-x", "", 1, "", 1},
+	    {"GPU-d GPU-c GPU-b", "GPU-z GPU-x GPU-z", 3, "GPU-b GPU-x GPU-z", 0},
+	    {"GPU-d", "GPU-z GPU-x", 1, "", 0},
+	    {"GPU-d", "GPU-z GPU-d", 2, "GPU-d GPU-z", 0},
+	    {"GPU-d", "GPU-z", 1, "GPU-z", 0},
+	};
 	(void)state;
-	struct rig *rig = rig_new(4);
-	struct kubelet_resource *resource = rig_resource(rig, "", GPU_NAME);
-	struct allocator *allocator = islands(4);
-	expect(resource, allocator, "GPU-x GPU-b GPU-y GPU-x", "", 1, "GPU-b", 3);
-	expect(resource, allocator, "GPU-x", "", 1, "", 1);
-	expect(resource, allocator, "GPU-d GPU-c GPU-b", "GPU-z GPU-x GPU-z", 3,
-	       "GPU-b GPU-x GPU-z", 0);
-	expect(resource, allocator, "GPU-d", "GPU-z GPU-x", 1, "", 0);
-	expect(resource, allocator, "GPU-d", "GPU-z GPU-d", 2, "GPU-d GPU-z", 0);
-	expect(resource, allocator, "GPU-d", "GPU-z", 1, "GPU-z", 0);
-	assert_null(allocator_free(allocator));
-	assert_null(resource_free(resource));
-	assert_null(rig_free(rig));
+	expect_each(4, questions, array_length(questions));
 }
 
 static void test_policies(void **state)

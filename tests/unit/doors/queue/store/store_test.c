@@ -554,27 +554,6 @@ static int open_without_memory(void *context)
 	return rc;
 }
 
-static int work_without_memory(void *context)
-{
-	const struct fresh *fresh = context;
-	(void)unlink(fresh->wal);
-	int fd = open(fresh->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, fresh->bytes, fresh->length), fresh->length);
-	assert_int_equal(close(fd), 0);
-	struct store *store = NULL;
-	struct seen seen = {.count = 0};
-	struct err err = {.code = 0};
-	int rc = store_open(fresh->path, &store, &err);
-	if (rc == 0)
-		rc = work(store, &seen, &err);
-	if (rc < 0 && rc != -ENOMEM)
-		print_error("%s\n", err.text);
-	store = store_close(store);
-	job_done(&seen.last);
-	return rc;
-}
-
 /* Twice nobody has used it, and what its statements take is free: the next use makes them again. */
 static int rest_and_work(struct store *store, struct seen *seen, struct err *err)
 {
@@ -583,9 +562,9 @@ static int rest_and_work(struct store *store, struct seen *seen, struct err *err
 	return work(store, seen, err);
 }
 
-static int rest_without_memory(void *context)
+static int fresh_without_memory(const struct fresh *fresh,
+				int (*run)(struct store *store, struct seen *seen, struct err *err))
 {
-	const struct fresh *fresh = context;
 	(void)unlink(fresh->wal);
 	int fd = open(fresh->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
@@ -597,13 +576,23 @@ static int rest_without_memory(void *context)
 	struct err err = {.code = 0};
 	int rc = store_open(fresh->path, &store, &err);
 	if (rc == 0)
-		rc = rest_and_work(store, &seen, &err);
+		rc = run(store, &seen, &err);
 	if (rc < 0 && rc != -ENOMEM)
 		print_error("%s\n", err.text);
 
 	store = store_close(store);
 	job_done(&seen.last);
 	return rc;
+}
+
+static int work_without_memory(void *context)
+{
+	return fresh_without_memory(context, work);
+}
+
+static int rest_without_memory(void *context)
+{
+	return fresh_without_memory(context, rest_and_work);
 }
 
 static void test_what_nobody_uses_is_given_back(void **state)
