@@ -203,7 +203,7 @@ int rank_serve(struct backend *backend, uint32_t world, const char *path)
 				   .pid = (int32_t)getpid()};
 
 	(void)snprintf(hello.description, sizeof(hello.description), "%s",
-		       backend->ops->describe(backend)); /* cut where it is too long */
+		       backend->description); /* cut where it is too long */
 	int fd = rank_connect(path), rc = 0;
 	if (fd < 0 || send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello))
 		return 1;
