@@ -14,7 +14,6 @@
 
 #include "agent/usage/attribution.h"
 #include "agent/usage/proctable.h"
-#include "base/err.h"
 #include "base/loop.h"
 #include "perf/gate.h"
 #include "web/view.h"

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "perf/footprint_process.h"

@@ -15,7 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "base/parse.h"
 #include "perf/gate.h"
 

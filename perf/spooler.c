@@ -18,7 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "perf/gate.h"
 #include "perf/queue_rig.h"
 

@@ -7,7 +7,6 @@
 #include "sim/error.h"
 #include "sim/fault_private.h"
 #include "sim/mig.h"
-#include "sim/physics.h"
 #include "sim/trees_plan.h"
 
 static struct sim_gpu *gpu_of(struct sim_machine *machine, const struct sim_fault *fault)

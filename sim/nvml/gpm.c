@@ -8,7 +8,6 @@
 
 #include "call.h"
 #include "impl.h"
-#include "session.h"
 
 enum { GPM_SAMPLE_MAX = 1024, GPM_TAGS = 64, GPM_MANY = 1024 };
 

@@ -9,7 +9,6 @@
 #include "handle.h"
 #include "impl.h"
 #include "session.h"
-#include "sim/state.h"
 
 API unsigned nvmlInit(void);
 API unsigned nvmlInit_v2(void);

@@ -8,7 +8,6 @@
 #include "call.h"
 #include "handle.h"
 #include "impl.h"
-#include "session.h"
 #include "sim/mig.h"
 
 void mig_device_name(const struct sim_model *model, const struct sim_gi *gi,

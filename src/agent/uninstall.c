@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -15,7 +16,6 @@
 #include "agent/jobs/jobscope.h"
 #include "agent/lock.h"
 #include "agent/paths.h"
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"

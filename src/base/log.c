@@ -16,13 +16,11 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log_format.h"
 #include "base/names.h"
-#include "base/suggest.h"
 
 enum log_internals {
 	LOG_JOURNAL_MAX = (LOG_FIELDS_MAX + 2) * (LOG_MESSAGE_MAX + 128),

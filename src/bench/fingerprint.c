@@ -15,7 +15,6 @@
 
 #include "base/buf.h"
 #include "base/check.h"
-#include "base/err.h"
 #include "base/file.h"
 #include "base/jsonw.h"
 #include "base/text.h"

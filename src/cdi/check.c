@@ -10,7 +10,6 @@
 
 #include "base/array.h"
 #include "base/buf.h"
-#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/names.h"

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include "base/check.h"
-#include "base/cleanup.h"
 #include "base/text.h"
 #include "cdi/driver_internal.h"
 

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
-
 /* Whether there is something by which the two can be compared. */
 static bool comparable(const struct gpu *a, const struct gpu *b)
 {

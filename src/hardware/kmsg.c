@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/parse.h"
 #include "hardware/pci.h"
 

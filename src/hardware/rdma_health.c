@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hardware/rdma_health.h"
 
-#include "base/check.h"
-
 bool rdma_health_is_ok(const struct rdma_health *health)
 {
 	return health->state == RDMA_HEALTH_HEALTHY || health->state == RDMA_HEALTH_SUSPECT;

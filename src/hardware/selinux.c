@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/file.h"
 
 enum { SELINUX_FILE_MAX = 65536, SELINUX_POLICY_MAX = 64 };

@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/names.h"
 #include "hardware/gpu.h"
 

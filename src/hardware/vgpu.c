@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/check.h"
 #include "base/file.h"
 #include "hardware/pci.h"
 

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/err.h"
 #include "job/jobsocket.h"
 

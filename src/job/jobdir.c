@@ -14,7 +14,6 @@
 
 #include "base/acl.h"
 #include "base/array.h"
-#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/crash.h"
 #include "base/err.h"

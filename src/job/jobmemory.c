@@ -11,7 +11,6 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "job/trash.h"
 
 enum { JOBMEMORY_NAME_MAX = 32 };

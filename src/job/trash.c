@@ -16,7 +16,6 @@
 #include "base/cleanup.h"
 #include "base/crash.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "base/parse.h"
 
 enum {

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/check.h"
 #include "base/cleanup.h"
 #include "hardware/snapshot.h"
 

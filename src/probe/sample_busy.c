@@ -4,7 +4,6 @@
  * keeps the samples for some while. Each stands for the time since the one before it, so the sum
  * does not depend on when the driver is asked, as long as it is asked before samples are lost.
  */
-#include "base/check.h"
 #include "probe/sample_private.h"
 
 enum {

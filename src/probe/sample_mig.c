@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of MIG instances: it belongs to the GPU instance, so the driver is asked once for each. */
-#include "base/check.h"
 #include "probe/sample_private.h"
 
 /* Handles are looked up once; those of instances that are gone answer with an error. */

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/resident.h"

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/cleanup.h"
 #include "base/err.h"
 
 enum { CAPABILITY_MAX = 63 };

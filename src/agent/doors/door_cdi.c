@@ -16,7 +16,6 @@
 #include "agent/node.h"
 #include "agent/paths.h"
 #include "agent/uninstall.h"
-#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/domain.h"
 #include "base/err.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/answer.h"
 #include "agent/cluster/cluster.h"
 #include "agent/doors/doors.h"
 #include "agent/doors/queue_pools.h"

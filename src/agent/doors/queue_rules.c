@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "agent/groups.h"
-#include "base/check.h"
 #include "doors/queue/rules.h"
 #include "job/isolation.h"
 #include "policy/config.h"

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"

@@ -7,7 +7,6 @@
 
 #include "agent/node.h"
 #include "agent/service/service_internal.h"
-#include "agent/users.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"

@@ -22,7 +22,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "base/loop.h"
 #include "doors/queue/schedule/schedule.h"
 #include "hardware/gpu.h"

@@ -14,7 +14,6 @@
 #include "agent/reload.h"
 #include "agent/users.h"
 #include "agent/vitals.h"
-#include "base/check.h"
 #include "base/clock.h"
 #include "doors/kubelet/injection.h"
 #include "doors/kubelet/kubelet.h"

@@ -7,8 +7,6 @@
 #include <emmintrin.h>
 #endif
 
-#include "base/check.h"
-
 enum reduce_sizes {
 	REDUCE_VECTOR = 64,  /* bytes; the compiler cuts it into what the processor has */
 	REDUCE_BLOCK = 2048, /* bytes of a partial sum: all of a tree's lie in the first cache */

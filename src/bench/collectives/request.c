@@ -8,7 +8,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/buf.h"
 #include "base/err.h"
 #include "base/parse.h"
 #include "base/suggest.h"

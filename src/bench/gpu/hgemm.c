@@ -7,7 +7,6 @@
 
 #include "base/err.h"
 #include "base/parse.h"
-#include "bench/gpu/figures.h"
 #include "bench/half.h"
 
 enum { HGEMM_NUMBERS = 3 };

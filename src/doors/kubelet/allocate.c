@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/check.h"
 #include "base/err.h"
 #include "doors/kubelet/resource.h"
 #include "wire/arena.h"

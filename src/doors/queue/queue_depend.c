@@ -14,7 +14,6 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/log.h"
 #include "doors/queue/queue_internal.h"
 
 /* Bytes of a list of jobs that is read at each pass: thousands of jobs may each wait for hundreds.

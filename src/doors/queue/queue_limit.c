@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "base/text.h"
 #include "doors/queue/queue_change.h"
 
 enum {

@@ -14,7 +14,6 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "job/cgroup/cgroup.h"
 
 _Static_assert((int)DEVGUARD_MKNOD == BPF_DEVCG_ACC_MKNOD &&

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/domain.h"
 #include "base/parse.h"
 #include "base/suggest.h"

@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/names.h"
-#include "base/suggest.h"
 #include "base/yaml.h"
 #include "job/file/jobfile_fields.h"
 #include "job/file/quantity.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/check.h"
 #include "base/names.h"
 #include "base/yaml.h"
 #include "job/file/expand.h"

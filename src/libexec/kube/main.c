@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/longopt.h"

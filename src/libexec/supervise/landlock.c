@@ -12,7 +12,6 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/names.h"

@@ -11,7 +11,6 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/err.h"
-#include "base/parse.h"
 
 /* --- names and files -------------------------------------------------------------------------- */
 

@@ -15,7 +15,6 @@
 #include "base/crash.h"
 #include "base/log.h"
 #include "doors/queue/queue_internal.h"
-#include "job/moment.h"
 
 struct queue_claiming {
 	struct queue_op op;   /* first */

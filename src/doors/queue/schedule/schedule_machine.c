@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "doors/queue/schedule/schedule_internal.h"
