@@ -2,6 +2,7 @@
 """tools/fuzz tells a finding, a clean run and a target that did not run apart. The compiler and the
 targets are pretended."""
 
+import glob
 import importlib.machinery
 import importlib.util
 import os
@@ -27,10 +28,11 @@ def fuzz(tmp_path):
     program(programs / "clang", "exit 0")
     program(programs / "ninja", "exit 0")
 
-    def run(script, *arguments):
-        program(folder / "tests" / "fuzz" / "text_fuzz", script)
+    def run(script, *arguments, targets=("text",)):
+        for target in targets:
+            program(folder / "tests" / "fuzz" / f"{target}_fuzz", script)
         return subprocess.run(
-            [os.path.join(TOOLS, "fuzz"), "text", "--seconds", "1", "--seed", "4", "--build", folder,
+            [os.path.join(TOOLS, "fuzz"), *targets, "--seconds", "1", "--seed", "4", "--build", folder,
              *arguments], capture_output=True, text=True, check=False,
             env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"})
 
@@ -43,6 +45,13 @@ def test_no_finding(fuzz):
     assert result.returncode == 0
     assert result.stdout.splitlines() == [
         "fuzz text: 71 executions in 1 s, seed 4: no finding", "1 passed, 0 failed"]
+
+
+def test_several_targets(fuzz):
+    result = fuzz("echo 'stat::number_of_executed_units: 71' >&2", targets=("text", "address"))
+    assert result.stdout.splitlines() == [
+        "fuzz text: 71 executions in 1 s, seed 4: no finding", "fuzz address: 71 executions in 1 s, seed 4: no finding",
+        "2 passed, 0 failed"]
 
 
 def test_a_finding_is_shown_and_kept(fuzz):
@@ -110,3 +119,38 @@ def test_what_was_changed_is_known_without_history(tool, tmp_path, monkeypatch, 
     git("commit", "-qam", "two and no more")
     tool.note(["one", "two"])
     assert tool.changed(["one", "two"]) == {"two"}
+
+
+@pytest.fixture
+def soak(monkeypatch):
+    """The arguments that a soak of 60 or 6000 seconds gives to tools/fuzz."""
+    loader = importlib.machinery.SourceFileLoader("soak_tool", os.path.join(TOOLS, "..", "tests", "soak", "soak.py"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("soak_tool", loader))
+    loader.exec_module(module)
+    called = []
+
+    def run(command, **_):
+        called.append(command[1:])
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(module.subprocess, "run", run)
+    monkeypatch.setattr(module.shutil, "which", lambda _: "clang")
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
+
+    def ask(seconds, seed):
+        storm = module.Storm.__new__(module.Storm)
+        storm.seed = seed
+        storm.fuzz(seconds)
+        targets, _, rest = " ".join(called.pop()).partition(" --seconds ")
+        return targets.split(), int(rest.split()[0])
+
+    return ask
+
+
+def test_a_short_soak_searches_as_many_targets_as_it_has_time_for(soak):
+    known = len(glob.glob(os.path.join(TOOLS, "..", "tests", "fuzz", "*_fuzz.c")))
+    chosen, each = soak(12, seed=1)
+    assert (len(chosen), each) == (12, 2) and chosen != soak(12, seed=2)[0] and chosen == soak(12, seed=1)[0]
+    chosen, each = soak(known * 5, seed=1)
+    assert (len(set(chosen)), each) == (known, 10)
+    assert len(soak(0.5, seed=1)[0]) == 1
