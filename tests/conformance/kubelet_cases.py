@@ -21,6 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 RELEASES = ("newest", "oldest")
 BUILD = 1800  # seconds for building the kubelet's packages on a slow machine
 CASES = {}
+LONG = ("restarts", "health", "kills", "another plugin")  # some ten seconds and more
 # What every container with a GPU opens, whichever that is.
 EVERYWHERE = ["/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidiactl"]
 SHARED = PEER + """sharing:
@@ -757,10 +758,11 @@ def case_kills(node_of, run):
 
 
 def check(run, kubelets):
-    """All cases that were asked for, on each release. Much of their time is waiting: several at once."""
+    """All cases that were asked for, on each release. Much of their time is waiting: several at once, the longest first."""
+    longest_first = sorted(CASES.items(), key=lambda item: item[0] not in LONG)
     with concurrent.futures.ThreadPoolExecutor(min(run.options.jobs, 3)) as pool:
         for done in [pool.submit(run.check, f"kubelet {release} {name}", one, function, run, program)
-                     for release, program in kubelets.programs.items() for name, function in CASES.items()]:
+                     for name, function in longest_first for release, program in kubelets.programs.items()]:
             done.result()
 
 
