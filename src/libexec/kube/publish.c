@@ -28,7 +28,8 @@ enum publish_intervals { /* in minutes */
 			 PUBLISH_FIGHT =
 			     5, /* who changes our labels twice within this is not fought */
 			 PUBLISH_FIRST_LOOK = 60, /* parts of a minute */
-			 PUBLISH_HURRY = 6, /* the same, between looks after a change of ways */
+			 PUBLISH_HURRY = 6, /* the same, between looks after a change of ways, and
+					       before the first */
 };
 #define PUBLISH_RETRY_MAX_NS UINT64_C(300000000000) /* of a server's Retry-After */
 
@@ -63,6 +64,7 @@ struct publish {
 	struct buf answer;
 	json_t *there; /* owned; what a PUT, FORGET or RELEASE is made of */
 	uint64_t due_ns, write_ns, since_ns, look_ns, look_wait_ns, hurry_ns, repair_ns;
+	uint64_t way_ns; /* when this way began */
 	bool has_repaired, gives_up;
 	struct backoff backoff;
 	char problem[ANSWER_PROBLEM_MAX];
@@ -178,7 +180,7 @@ static void publish_begin_way(struct publish *publish, const Sluice__Kube__V1__P
 	publish->asked_owners = publish->is_pruned = publish->has_forgotten = false;
 	publish->gives_up = publish->has_repaired = false;
 	publish->write_ns = 0;
-	publish->since_ns = publish->due_ns = publish->look_ns = now_ns;
+	publish->since_ns = publish->due_ns = publish->look_ns = publish->way_ns = now_ns;
 	publish->look_wait_ns = publish->options.minute_ns / PUBLISH_FIRST_LOOK;
 	publish->next = STEP_NONE;
 	publish->problem[0] = '\0';
@@ -255,6 +257,23 @@ bool publish_is_finished(const struct publish *publish)
 
 /* --- what is asked ---------------------------------------------------------------------------- */
 
+/* Somebody who ends as we begin takes the labels away that we have just written: NFD those of a
+ * feature discovery that is uninstalled, which are still its own. So the first looks follow soon,
+ * and then less and less. */
+static bool publish_is_early(const struct publish *publish, uint64_t now_ns)
+{
+	return publish->chosen == DIRECT &&
+	       now_ns < clock_after_ns(publish->way_ns, publish_minutes(publish, PUBLISH_ARRIVE));
+}
+
+static uint64_t publish_early_ns(const struct publish *publish, uint64_t now_ns)
+{
+	uint64_t least_ns = publish->options.minute_ns / PUBLISH_HURRY;
+	uint64_t age_ns = now_ns - publish->way_ns;
+
+	return age_ns > least_ns ? age_ns : least_ns;
+}
+
 /* Until the next look when all is well: not all nodes of a cluster at once. */
 static void publish_rest(struct publish *publish, uint64_t now_ns)
 {
@@ -268,6 +287,8 @@ static void publish_rest(struct publish *publish, uint64_t now_ns)
 		 now_ns <
 		     clock_after_ns(publish->repair_ns, publish_minutes(publish, PUBLISH_FIGHT)))
 		wait_ns = publish->options.minute_ns;
+	else if (publish_is_early(publish, now_ns))
+		wait_ns = publish_early_ns(publish, now_ns);
 
 	publish->look_ns = clock_after_ns(now_ns, wait_ns);
 }

@@ -112,13 +112,44 @@ static void test_the_pace_of_writes(void **state)
 	assert_int_equal(scene.told, told);
 }
 
-static void test_drift(void **state)
+/* Applied at 100 s. In the first minutes the looks, which find the labels, are 10, 20, 40 ... s
+ * after it. When the first of the usual ones is. */
+static uint64_t apply_and_settle(void)
+{
+	unsigned looks = 0;
+	assert_int_equal(set(SLUICE__KUBE__V1__WAY__DIRECT, "1", 100), 0);
+	assert_string_equal(ask(100 * S), APPLY);
+	answer(ANSWER_OK, "", 100 * S);
+	for (uint64_t after_s = 10; after_s <= 160; after_s *= 2, looks++) {
+		assert_true(publish_due_ns(scene.publish) == (100 + after_s) * S);
+		assert_string_equal(ask((100 + after_s) * S), "GET " NODE);
+		answer(ANSWER_OK, LABELED("1"), (100 + after_s) * S);
+	}
+	assert_int_equal(looks, 5);
+
+	return publish_due_ns(scene.publish);
+}
+
+/* An nfd-master that loses its source as we begin, and whose labels these still are. */
+static void test_who_takes_labels_away_early(void **state)
 {
 	(void)state;
 	assert_int_equal(set(SLUICE__KUBE__V1__WAY__DIRECT, "1", 100), 0);
 	assert_string_equal(ask(100 * S), APPLY);
 	answer(ANSWER_OK, "", 100 * S);
-	uint64_t due_ns = publish_due_ns(scene.publish);
+	assert_string_equal(ask(110 * S), "GET " NODE);
+	answer(ANSWER_OK, "{\"metadata\": {}}", 110 * S);
+	assert_string_equal(ask(110 * S), APPLY);
+	answer(ANSWER_OK, "", 110 * S);
+	assert_true(scene.state.is_written && scene.state.is_on_node);
+	assert_string_equal(scene.problem, "");
+	assert_true(publish_due_ns(scene.publish) <= 170 * S);
+}
+
+static void test_drift(void **state)
+{
+	(void)state;
+	uint64_t due_ns = apply_and_settle();
 	for (int i = 0; i < 100; i++) { /* ten minutes, give or take a fifth */
 		uint64_t now_ns = due_ns;
 		assert_string_equal(ask(now_ns), "GET " NODE);
@@ -153,9 +184,7 @@ static void test_drift(void **state)
 static void test_a_look_for_what_was(void **state)
 {
 	(void)state;
-	assert_int_equal(set(SLUICE__KUBE__V1__WAY__DIRECT, "1", 100), 0);
-	assert_string_equal(ask(100 * S), APPLY);
-	answer(ANSWER_OK, "", 100 * S);
+	(void)apply_and_settle();
 	for (int i = 0; i < 4; i++) {
 		uint64_t due_ns = publish_due_ns(scene.publish);
 		assert_string_equal(ask(due_ns), "GET " NODE);
@@ -285,10 +314,15 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    CASE(test_the_pace_of_writes),  CASE(test_drift),
-	    CASE(test_a_look_for_what_was), CASE(test_no_hot_loop),
-	    CASE(test_waiting_longer),	    CASE(test_auto_waits_two_minutes),
-	    CASE(test_what_is_refused),	    cmocka_unit_test(test_no_memory),
+	    CASE(test_the_pace_of_writes),
+	    CASE(test_drift),
+	    CASE(test_who_takes_labels_away_early),
+	    CASE(test_a_look_for_what_was),
+	    CASE(test_no_hot_loop),
+	    CASE(test_waiting_longer),
+	    CASE(test_auto_waits_two_minutes),
+	    CASE(test_what_is_refused),
+	    cmocka_unit_test(test_no_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
