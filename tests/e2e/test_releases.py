@@ -34,6 +34,8 @@ CLONE_NEWUSER = 0x10000000
 IS_ROOT = os.geteuid() == 0
 # What is said of a job that nobody touched, and may be otherwise a minute later or in another release.
 CHANGES = {"position", "reason_text", "reason"}
+# Whose supervisors cannot move the limit of a job that runs.
+WITHOUT_LIMITS = {"0.1.0"}
 # (release, setting): why it does not mean what it meant. A setting that only got another name belongs here, too.
 OTHERWISE = {}
 
@@ -213,6 +215,22 @@ def test_jobs_that_run_are_adopted_and_the_others_follow(taken):
             taken.run("sluice", "jobs", "release", job["id"]).ok()
     become(taken, taken.jobs.values())
     assert taken.run("sluice", "logs", taken.jobs["told"]["id"]).ok().out == "runs\ntold\n"
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="as above")
+def test_what_a_supervisor_cannot_do_is_refused(taken):
+    program = taken.supervisor()
+    number, pid = taken.supervise(program, sorted((taken.release / "launch").iterdir())[0])
+    taken.serve()
+    taken.job_in(number, "Running")
+    reply = taken.run("sluice", "jobs", "set", "--time", "1s", number)
+    if taken.release.name in WITHOUT_LIMITS:
+        assert reply.rc == 64 and (f"job {number} was started by an earlier release of sluice, whose supervisor (pid {pid}) "
+                                  "cannot move a limit") in reply.err, reply
+        taken.run("sluice", "cancel", number).ok()
+        taken.job_in(number, "Cancelled")
+    else:
+        assert taken.job_in(number, "Failed")["reason"] == "DeadlineExceeded", reply
 
 
 def test_jobs_whose_supervisor_is_gone_are_told_apart(taken):
