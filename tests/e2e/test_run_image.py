@@ -253,6 +253,18 @@ def test_command_environment_and_exit_code(boxed):
     assert boxed.storage.names() == []
 
 
+def test_a_signal_before_the_limit_reaches_its_program(boxed):
+    """The limit is brought near when the container runs, however long that took."""
+    begun = time.monotonic()
+    script = "trap 'echo told; exit 3' USR1; echo ready; while :; do sleep 0.05; done"
+    number = start_image(boxed, "sh", "-c", script, options=["--gpus", "0", "--time", "1h", "--signal", "USR1@60"])
+    assert started(boxed, number)["state"] == "Running"
+    boxed.run("sluice", "jobs", "set", "--time", int(time.monotonic() - begun) + 63, number).ok()
+    job = boxed.job_in(number, "Failed")
+    assert (job["exit_code"], job["reason"]) == (3, "ExitCode"), job
+    assert boxed.run("sluice", "logs", "-o", number).ok().out == "ready\ntold\n"
+
+
 def test_what_is_said_of_the_container(boxed):
     def out(*command, options=()):
         reply = run_image(boxed, *command, options=["--gpus", "0", *options]).ok()
