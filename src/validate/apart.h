@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "validate/checks.h"
+#include "bench/checks.h"
 
 enum apart_limits {
 	APART_JOBS_MAX = 64,

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
-#include "validate/checks.h"
+#include "bench/checks.h"
 
 enum { GRANT_PREFIX = 4, GRANT_PREFIX_MIN = 8 };
 

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "validate/checks.h"
+#include "bench/checks.h"
 #include "bench/gpu/driver.h"
 #include "hardware/gpu.h"
 #include "hardware/snapshot.h"

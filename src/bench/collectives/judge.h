@@ -10,24 +10,13 @@
 #include <stddef.h>
 
 #include "base/findings.h"
+#include "bench/checks.h"
 #include "bench/collectives/expect.h"
 #include "bench/collectives/sheet.h"
 #include "bench/collectives/sheet_json.h"
 
-enum judge_limits {
-	JUDGE_CHECKS_MAX = EXPECT_LINES_MAX + 2 * COLLECTIVE_OP_COUNT + 5,
-	JUDGE_REASON_MAX = 800,
-};
-
-struct judge_check {
-	struct sheet_check check; /* its texts are those below, or literals */
-	char target[EXPECT_TEXT_MAX], reason[JUDGE_REASON_MAX];
-};
-
 struct judge {
-	struct judge_check *checks; /* owned */
-	size_t count;
-	struct sheet_check *list; /* owned; the same for sheet_json.h, `count` of them */
+	struct checks checks;
 	enum findings_exit exit;
 };
 

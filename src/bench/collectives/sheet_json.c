@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/checks.h"
 #include "bench/collectives/request.h"
 #include "bench/collectives/world.h"
 #include "bench/fingerprint.h"
@@ -402,26 +403,6 @@ int sheet_json_nccl(const struct sheet_json *self, const struct sheet *sheet,
 	return json.rc < 0 ? json.rc : buf_add_text(out, "\n");
 }
 
-static void sheet_json_checks(struct jsonw *json, const struct sheet_about *about)
-{
-	jsonw_array(json, "checks");
-
-	for (size_t i = 0; i < about->check_count; i++) {
-		const struct sheet_check *check = &about->checks[i];
-
-		jsonw_object(json, NULL);
-		jsonw_text(json, "name", check->name);
-		jsonw_text(json, "target", check->target);
-		jsonw_text(json, "status", check->status);
-		result_write_number(json, "value", check->value);
-		result_write_number(json, "limit", check->limit);
-		jsonw_text(json, "reason", check->reason ? check->reason : "");
-		jsonw_end_object(json);
-	}
-
-	jsonw_end_array(json);
-}
-
 static void sheet_json_about(struct jsonw *json, const struct sheet *sheet,
 			     const struct sheet_about *about)
 {
@@ -448,7 +429,7 @@ int sheet_json_result(const struct sheet_json *self, const struct sheet *sheet,
 	if (self->dropped)
 		jsonw_u64(&json, "rows_left_out", self->dropped);
 	sheet_json_summary(&json, sheet, about);
-	sheet_json_checks(&json, about);
+	checks_write(&json, about->checks, false);
 	jsonw_array(&json, "verdicts");
 	jsonw_end_array(&json);
 	jsonw_end_object(&json);

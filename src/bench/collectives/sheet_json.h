@@ -22,12 +22,7 @@ enum sheet_json_limits {
 	SHEET_JSON_MAX = 512 << 20,
 };
 
-/* One thing that was judged, for checks[]. Texts are borrowed. */
-struct sheet_check {
-	const char *name, *target, *status; /* "PASS", "FAIL", "SLOW", "SKIP" */
-	double value, limit;		    /* NAN: none */
-	const char *reason;
-};
+struct checks;
 
 /* What both documents say of the run beside its rows. All borrowed. */
 struct sheet_about {
@@ -37,9 +32,8 @@ struct sheet_about {
 	const char *root;	     /* before /proc and /sys; "" */
 	const char *started, *ended; /* "2026-11-23T02:10:00Z" */
 	uint64_t seed;
-	const struct sheet_check *checks;
-	size_t check_count;
-	const char *error; /* why the run ended early; NULL */
+	const struct checks *checks; /* what was judged */
+	const char *error;	     /* why the run ended early; NULL */
 };
 
 struct sheet_json {

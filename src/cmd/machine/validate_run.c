@@ -176,7 +176,7 @@ static int run_json(const struct validate_run *run, const struct checks *checks,
 	if (run->level > 0)
 		jsonw_u64(&json, "level", run->level);
 	fingerprint_write(&json, "", environ);
-	checks_write(&json, checks);
+	checks_write(&json, checks, true);
 	jsonw_array(&json, "verdicts");
 	jsonw_end_array(&json);
 

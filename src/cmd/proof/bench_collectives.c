@@ -541,11 +541,11 @@ static int collectives_foot(struct collectives *self, const struct judge *judge,
 	int rc = (format == REQUEST_FORMAT_TEXT ? sheet_text_foot : sheet_nccl_foot)(&self->sheet,
 										     &text);
 
-	for (size_t i = 1; rc == 0 && i < judge->count; i++) {
-		const struct sheet_check *check = &judge->list[i];
+	for (size_t i = 1; rc == 0 && i < judge->checks.count; i++) {
+		const struct check *check = &judge->checks.list[i];
 		rc = buf_printf(&text, "%s%s %s %s", format == REQUEST_FORMAT_NCCL ? "# " : "",
-				check->status, check->name, check->target);
-		if (rc == 0 && isfinite(check->value))
+				check_status_to_string(check->status), check->name, check->target);
+		if (rc == 0 && check->has_value)
 			rc = buf_printf(&text, ": %.4g, wanted %.4g", check->value, check->limit);
 		if (rc == 0)
 			rc = buf_printf(&text, "%s%s\n", *check->reason ? "; " : "", check->reason);
@@ -623,8 +623,7 @@ static int collectives_end(struct collectives *self, int rc, const struct err *w
 					  .started = self->started,
 					  .ended = ended,
 					  .seed = self->seed,
-					  .checks = judge.list,
-					  .check_count = judge.count,
+					  .checks = &judge.checks,
 					  .error = rc < 0 ? why->text : NULL};
 	int code = rc < 0 ? collectives_exit_code(rc) : (int)judge.exit;
 
@@ -644,7 +643,7 @@ static int collectives_end(struct collectives *self, int rc, const struct err *w
 			      self->call->path, self->sheet.ranks);
 	else if (self->sheet.checked_sides == 0 && self->request.checks &&
 		 code == FINDINGS_EXIT_NOTHING)
-		(void)fprintf(stderr, "%s: %s\n", self->call->path, judge.checks[0].reason);
+		(void)fprintf(stderr, "%s: %s\n", self->call->path, judge.checks.list[0].reason);
 	else if (self->sheet.ranks < 2 && code == FINDINGS_EXIT_NOTHING)
 		(void)fprintf(stderr,
 			      "%s: there is one rank, over which nothing goes; say --ranks, or "

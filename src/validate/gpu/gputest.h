@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "validate/checks.h"
+#include "bench/checks.h"
 #include "bench/gpu/driver.h"
 #include "bench/gpu/kernel.h"
 

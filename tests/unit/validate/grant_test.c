@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "validate/checks.h"
+#include "bench/checks.h"
 #include "unit/unit.h"
 
 #define A "GPU-aaaaaaaa-0000-0000-0000-000000000000"

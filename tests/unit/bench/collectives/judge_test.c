@@ -46,7 +46,7 @@ static int judged(const char *expectations, const char **out_last)
 		return -1;
 	if (judge_make(&sheet, &expect, &judge) < 0)
 		return -1;
-	last = judge.list[judge.count - 1].status;
+	last = check_status_to_string(judge.checks.list[judge.checks.count - 1].status);
 	if (out_last)
 		*out_last = last;
 	return judge.exit;
@@ -87,11 +87,11 @@ static void what_did_not_end_or_compared_nothing_is_no_pass(void **state)
 	struct judge judge _cleanup_judge_ = {0};
 	if (judge_make(&sheet, NULL, &judge) < 0)
 		return;
-	assert_int_equal(judge.count, 2);
-	assert_string_equal(judge.list[0].name, "elements");
-	assert_string_equal(judge.list[0].status, "SKIP");
-	assert_string_equal(judge.list[1].name, "run");
-	assert_string_equal(judge.list[1].reason, "rank 1 was killed");
+	assert_int_equal(judge.checks.count, 2);
+	assert_string_equal(judge.checks.list[0].name, "elements");
+	assert_int_equal(judge.checks.list[0].status, CHECK_SKIP);
+	assert_string_equal(judge.checks.list[1].name, "run");
+	assert_string_equal(judge.checks.list[1].reason, "rank 1 was killed");
 	run(2);
 	sheet.checked_sides = 0; /* every size was rounded down to nothing */
 	assert_judged(NULL, FINDINGS_EXIT_NOTHING, "SKIP");

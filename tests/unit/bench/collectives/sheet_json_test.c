@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "bench/checks.h"
 #include "bench/collectives/request.h"
 #include "bench/result.h"
 #include "unit/unit.h"
@@ -14,15 +15,18 @@ static struct request request;
 static struct sheet sheet;
 static struct sheet_json json;
 
-static const struct sheet_check checks[] = {
-    {.name = "elements", .target = "", .status = "FAIL", .value = 1, .limit = 0, .reason = "why"},
-    {.name = "latency_us",
-     .target = "all_reduce",
-     .status = "SKIP",
-     .value = NAN,
-     .limit = 3,
-     .reason = NULL},
-};
+static struct check list[] = {{.name = "elements",
+			       .status = CHECK_FAIL,
+			       .has_value = true,
+			       .value = 1,
+			       .has_limit = true,
+			       .reason = "why"},
+			      {.name = "latency_us",
+			       .target = "all_reduce",
+			       .status = CHECK_SKIP,
+			       .has_limit = true,
+			       .limit = 3}};
+static const struct checks checks = {.list = list, .count = 2};
 static const struct sheet_about about = {
     .argc = 2,
     .argv = (char *const *)(const char *const[]){"sluice", "a \"b\"\n", NULL},
@@ -33,8 +37,7 @@ static const struct sheet_about about = {
     .started = "2026-11-23T02:10:00Z",
     .ended = "2026-11-23T02:11:00Z",
     .seed = 7,
-    .checks = checks,
-    .check_count = 2,
+    .checks = &checks,
     .error = "rank 1 was killed",
 };
 
@@ -107,6 +110,8 @@ static void ours_is_read_by_our_reader(void **state)
 	assert_true(json_is_null(json_object_get(second, "in_place_wrong")));
 	json_t *skip = json_array_get(json_object_get(root, "checks"), 1);
 	assert_true(json_is_null(json_object_get(skip, "value")) && number(skip, "limit") == 3);
+	assert_string_equal(json_string_value(json_object_get(skip, "status")), "SKIP");
+	assert_null(json_object_get(skip, "hint"));
 	assert_string_equal(json_string_value(json_array_get(json_object_get(root, "errors"), 0)),
 			    about.error);
 	json_decref(root);

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "validate/checks.h"
+#include "bench/checks.h"
 #include "bench/gpu/driver.h"
 
 enum fake_fault {

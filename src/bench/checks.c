@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "validate/checks.h"
+#include "bench/checks.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -242,9 +242,10 @@ static void checks_write_runs(struct jsonw *json, const struct checks *checks)
 	jsonw_end_array(json);
 }
 
-void checks_write(struct jsonw *json, const struct checks *checks)
+void checks_write(struct jsonw *json, const struct checks *checks, bool has_runs)
 {
-	checks_write_runs(json, checks);
+	if (has_runs)
+		checks_write_runs(json, checks);
 	jsonw_array(json, "checks");
 
 	for (size_t i = 0; i < checks->count; i++) {
@@ -267,7 +268,8 @@ void checks_write(struct jsonw *json, const struct checks *checks)
 
 		jsonw_word(json, "unit", check->unit);
 		jsonw_text(json, "reason", check->reason);
-		jsonw_text(json, "hint", check->hint);
+		if (has_runs)
+			jsonw_text(json, "hint", check->hint);
 		jsonw_end_object(json);
 	}
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What checks of a machine have found: one entry for each thing that was looked at, with the
- * figures behind it, as `checks` and `runs` of sluice.result/1. Checks report through a sink,
- * because most of them run in a process of their own (apart.h). Knows nothing of what is checked.
+ * figures behind it, as `checks` and `runs` of sluice.result/1. Those of `sluice validate`
+ * report through a sink, because most of them run in a process of their own (validate/apart.h).
+ * Knows nothing of what is checked.
  */
-#ifndef SLUICE_VALIDATE_CHECKS_H
-#define SLUICE_VALIDATE_CHECKS_H
+#ifndef SLUICE_BENCH_CHECKS_H
+#define SLUICE_BENCH_CHECKS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,8 +21,8 @@ enum checks_limits {
 	CHECKS_NAME_MAX = 40,
 	CHECKS_TARGET_MAX = 112, /* "GPU-... -> GPU-..." */
 	CHECKS_UNIT_MAX = 16,
-	CHECKS_TEXT_MAX = 384, /* of a reason, a hint, a note */
-	CHECKS_MAX = 4096,
+	CHECKS_TEXT_MAX = 800, /* of a reason, a hint, a note */
+	CHECKS_MAX = 8192,
 	CHECKS_SAMPLES_MAX = 1 << 17,
 };
 
@@ -123,7 +124,8 @@ size_t checks_of(const struct checks *checks, enum check_status status);
 /* Where some were not kept, nothing passes. */
 enum findings_exit checks_exit_code(const struct checks *checks);
 
-/* The members `runs` and `checks` of the object that is being written. */
-void checks_write(struct jsonw *json, const struct checks *checks);
+/* The member `checks` of the object that is being written; with `runs` as well that one, and what
+ * each check advises. */
+void checks_write(struct jsonw *json, const struct checks *checks, bool has_runs);
 
 #endif
