@@ -70,46 +70,48 @@ enum job_reason {
 	JOB_REASON_CONTAINER_ERROR,   /* its container did not start: (what the runtime said) */
 };
 
+/* What the scheduler goes by comes first, its wishes included: as struct wants. */
 struct job {
 	uint64_t id;
-	char key[JOB_KEY_MAX];
-	char name[SPEC_NAME_MAX];
 	uid_t uid;
 	enum job_state state;
 	enum job_reason reason;
-	/* Owned, may be NULL: what stands in the brackets. Everybody sees the first; the second is
-	 * for the owner and root alone, for it may name the command, its directory or its files. */
-	char *reason_text, *reason_detail;
 	/* What it wants: see struct spec. */
 	uint32_t gpus, share_numerator, share_denominator;
-	char *ids;	 /* owned, NULL: any */
-	char *resources; /* owned, NULL: none; as demand.h has them */
-	bool ignore_outsiders;
-	bool simulated;	      /* its GPUs are */
-	struct wants wants;   /* owned */
-	uint64_t array_id;    /* the first member of its array; 0: it is in none */
-	uint32_t array_index; /* as wants.array_indices of the first says; the i-th member has the
-				 id array_id + i */
-
 	uint32_t gpu_limit; /* GPUs that all running jobs of its user may have, as a group of his
 			       says; 0: as the rules say for everybody */
+	bool ignore_outsiders;
+	bool simulated;		 /* its GPUs are */
+	bool has_turn;		 /* while it waits: something is kept free for it, see schedule.h */
+	bool takes_no_estimates; /* somebody went past its pledge by an estimate that was wrong */
+	bool start_is_estimate;	 /* by what such jobs have taken; else by the limits of what runs */
+	char *ids;		 /* owned, NULL: any */
+	char *resources;	 /* owned, NULL: none; as demand.h has them */
+
 	/* While it waits, in thousandths of a point (schedule/schedule_score.h): the parts of its
 	 * score that are its own, and what its user has had. */
 	int64_t own_score, usage_score;
-	bool has_turn; /* while it waits: something is kept free for it, see schedule.h */
+	uint64_t due_ns; /* loop time, while it waits for others: from then on what it waits for may
+			    be reserved for it; 0: never */
 	/* Loop time, while it waits; 0: there is no pledge (schedule_pledge.h). When it was made,
 	 * and by when the job starts; UINT64_MAX: nobody knows. */
 	uint64_t pledged_ns, promise_ns;
-	bool takes_no_estimates; /* somebody went past its pledge by an estimate that was wrong */
-	int64_t start_estimate_unix_ns; /* when it can start; 0: not known */
-	bool start_is_estimate; /* by what such jobs have taken; else by the limits of what runs */
-	uint64_t estimate_ns;	/* how long such jobs of its user take; 0: not known */
-	uint64_t due_ns; /* loop time, while it waits for GPUs: from then on some may be reserved
-			    for it; 0: never */
-	uint64_t place;	 /* in the order of the last look at all that wait, from 1; 0: none */
-	uint64_t shut;	 /* while it waits: claims whose GPUs it may not use, see claims.h */
+	uint64_t shut;	      /* while it waits: claims whose GPUs it may not use, see claims.h */
+	uint64_t array_id;    /* the first member of its array; 0: it is in none */
+	uint64_t estimate_ns; /* how long such jobs of its user take; 0: not known */
+	struct wants wants;   /* owned */
 
-	uint32_t attempt;					   /* the last one; 0: none yet */
+	uint64_t place; /* in the order of the last look at all that wait, from 1; 0: none */
+	int64_t start_estimate_unix_ns; /* when it can start; 0: not known */
+	/* Owned, may be NULL: what stands in the brackets. Everybody sees the first; the second is
+	 * for the owner and root alone, for it may name the command, its directory or its files. */
+	char *reason_text, *reason_detail;
+	uint32_t array_index; /* as wants.array_indices of the first says; the i-th member has the
+				 id array_id + i */
+	uint32_t attempt;     /* the last one; 0: none yet */
+	char key[JOB_KEY_MAX];
+	char name[SPEC_NAME_MAX];
+
 	int64_t submitted_unix_ns, started_unix_ns, ended_unix_ns; /* 0: not yet */
 	bool has_exit;
 	int exit_code;	 /* 128 + n after signal n */

@@ -58,38 +58,42 @@ enum wants_launcher {
 };
 #define WANTS_LAUNCHER_COUNT 5
 
+/* What the scheduler goes by comes first: a pass looks at it in each of many jobs, and memory is
+ * what it waits for. */
 struct wants {
-	int32_t priority;	  /* -100 to 100; more is earlier */
-	uint32_t hold;		  /* enum wants_hold */
-	uint32_t cpu_milli, pids; /* thousandths of a processor, processes; 0: no limit */
-	uint64_t mem_bytes;	  /* of the host; 0: no limit */
-	uint32_t isolation;	  /* enum isolation */
-	uint32_t retries;	  /* after a failure */
-	bool retry_lost;	  /* also when it is not known how it ended */
-	uint64_t retry_delay_ns;  /* before the first; doubled each time, up to 6 minutes */
-	uint64_t time_ns;	  /* what it may run at most; 0: not known. As spec.deadline_ns */
-	uint64_t begin_unix_ns;	  /* it does not start before this moment of the wall clock; 0: at
-				     once */
+	uint64_t time_ns;	   /* what it may run at most; 0: not known. As spec.deadline_ns */
+	uint64_t mem_bytes;	   /* of the host; 0: no limit */
+	uint64_t gpu_memory_bytes; /* that a device has at least; 0: any */
+	char *gpu_type;		   /* owned, NULL: any. a glob of product names */
+	int32_t priority;	   /* -100 to 100; more is earlier */
+	uint32_t cpu_milli;	   /* thousandths of a processor; 0: no limit */
+	uint32_t outsiders;	   /* enum wants_outsiders */
+	uint32_t array_parallel;   /* that run at the same time; 0: any number */
+	uint32_t worker_gpus;	   /* of each; struct job and struct spec have the sum in `gpus` */
+	bool oversubscribe;	   /* workers may share a GPU, if there are not enough */
+	char *after; /* owned, NULL: none. "12,ok:13": jobs that have to end, or to succeed */
+	uint64_t begin_unix_ns; /* it does not start before this moment of the wall clock; 0: at
+				   once */
+
+	uint32_t hold;		 /* enum wants_hold */
+	uint32_t pids;		 /* processes; 0: no limit */
+	uint32_t isolation;	 /* enum isolation */
+	uint32_t retries;	 /* after a failure */
+	bool retry_lost;	 /* also when it is not known how it ended */
+	uint64_t retry_delay_ns; /* before the first; doubled each time, up to 6 minutes */
 	uint64_t idle_ns; /* it is ended when its GPUs have done nothing for so long; 0: never */
 	bool has_ttl;
-	uint64_t ttl_ns;	   /* it is forgotten so long after its end */
-	uint64_t gpu_memory_bytes; /* that a device has at least; 0: any */
-	uint32_t outsiders;	   /* enum wants_outsiders */
-	uint32_t array;		   /* enum wants_array */
-	uint32_t array_count;	   /* members; 0: it is none */
-	uint32_t array_parallel;   /* that run at the same time; 0: any number */
+	uint64_t ttl_ns;       /* it is forgotten so long after its end */
+	uint32_t array;	       /* enum wants_array */
+	uint32_t array_count;  /* members; 0: it is none */
 	bool array_apart;      /* each fails for itself: its own `retries`, no other is cancelled */
 	uint32_t launcher;     /* enum wants_launcher */
 	uint32_t workers;      /* 0: it has none */
-	uint32_t worker_gpus;  /* of each; struct job and struct spec have the sum in `gpus` */
 	uint32_t worker_slots; /* ranks of each, for the launcher's list of hosts */
 	bool launcher_is_worker; /* the launcher is the first of them */
-	bool merge;	    /* all ranks below one daemon of MPI: see local jobs in the manual */
-	bool oversubscribe; /* workers may share a GPU, if there are not enough */
-	char *after;	/* owned, NULL: none. "12,ok:13": jobs that have to end, or to succeed */
-	char *prefer;	/* owned, NULL: none. devices, the best first, as spec.ids */
-	char *gpu_type; /* owned, NULL: any. a glob of product names */
-	char *project;	/* owned, NULL: none. what its use is counted for */
+	bool merge;    /* all ranks below one daemon of MPI: see local jobs in the manual */
+	char *prefer;  /* owned, NULL: none. devices, the best first, as spec.ids */
+	char *project; /* owned, NULL: none. what its use is counted for */
 	/* Owned, NULL: from 0 on, or the job is another member than the first. "3-17:2", as
 	 * indices.h. */
 	char *array_indices;
