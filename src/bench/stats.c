@@ -13,7 +13,6 @@
 enum {
 	STATS_PAIRS_MIN = 6,
 	STATS_TREND_MIN = 4,
-	STATS_BITS = 64,
 	STATS_FRACTION_STEPS = 300,
 	STATS_TIED_MAX = 50, /* values with ties that are counted out */
 };

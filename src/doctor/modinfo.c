@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 
-enum { MODINFO_NAME_MAX = 16, MODINFO_MAGIC = 6 };
+enum { MODINFO_MAGIC = 6 };
 
 /* Bytes of a file, or of memory. */
 struct modinfo_source {

@@ -43,7 +43,6 @@ struct rootfs {
  */
 int rootfs_open(const char *path, bool own_kernel, struct rootfs *out, struct err *err);
 void rootfs_close(struct rootfs *rootfs);
-#define _cleanup_rootfs_ __attribute__((cleanup(rootfs_close)))
 
 /*
  * All paths are absolute as seen from inside of the root. Without openat2(2) a root other than /

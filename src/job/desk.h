@@ -30,7 +30,6 @@ struct desk {
 
 int desk_init(struct desk *desk, const struct note *note, struct err *err);
 void desk_done(struct desk *desk);
-#define _cleanup_desk_ __attribute__((cleanup(desk_done)))
 
 /* Answers at this listening socket too. Borrowed: close it only after desk_done(). */
 int desk_open_at(struct desk *desk, int listen_fd, struct err *err);

@@ -19,7 +19,6 @@ enum {
 	MOMENT_YEAR_MAX = 9999,
 	MOMENT_OFFSET_MAX = 14, /* hours of a zone from UTC */
 	MOMENT_DAY_S = 86400,
-	MOMENT_UNIT_MAX = 8, /* letters of a unit of time */
 	MOMENT_YEAR_DAYS = 366,
 	MOMENT_MINUTES = 2, /* digits at the end of a zone's offset */
 };

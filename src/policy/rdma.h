@@ -44,7 +44,6 @@ struct rdma_policy {
 int rdma_policy_make(const struct rdma_config *config, const struct rdma_inventory *inventory,
 		     struct rdma_policy *out, struct err *err);
 void rdma_policy_done(struct rdma_policy *policy);
-#define _cleanup_rdma_policy_ __attribute__((cleanup(rdma_policy_done)))
 
 /* Whether two policies of two inventories hand out the same: adapters, reasons and nodes. */
 bool rdma_candidate_is_same(const struct rdma_candidate *a, const struct rdma_candidate *b);

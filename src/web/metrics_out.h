@@ -19,8 +19,6 @@ struct metrics_family;
 enum metrics_out_limits {
 	METRICS_SCRATCH_MAX = 16 << 20, /* bytes of all labels of a page */
 	METRICS_NUMBER_MAX = 32,
-	METRICS_EXPONENT_MIN = -9,
-	METRICS_EXPONENT_MAX = 6,
 };
 
 /* Labels in the scratch buffer, without braces; `length` 0: there are none, and no series. */

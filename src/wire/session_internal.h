@@ -18,7 +18,6 @@ enum session_seen {
 	SESSION_SEEN_METHOD = 1 << 0,
 	SESSION_SEEN_PATH = 1 << 1,
 	SESSION_SEEN_TYPE = 1 << 2,
-	SESSION_SEEN_STATUS = 1 << 3,
 };
 
 /* What the header fields of a call said. */

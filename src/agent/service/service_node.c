@@ -31,7 +31,6 @@
 #include "wire/arena.h"
 
 enum service_node_limits {
-	NODE_COMM_MAX = 64,
 	NODE_PROCESSES_MAX = 1024,
 };
 

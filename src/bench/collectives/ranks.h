@@ -55,7 +55,6 @@ int ranks_prepare(struct ranks *ranks, struct err *err);
 int ranks_start(struct ranks *ranks, struct world_seat *seat, struct backend **out,
 		struct err *err);
 void ranks_done(struct ranks *ranks);
-#define _cleanup_ranks_ __attribute__((cleanup(ranks_done)))
 
 const char *ranks_backend_to_string(enum request_backend backend);
 /* How many GPUs NCCL could use here: 0 without libnccl.so.2 or a driver. Asks in a process of its

@@ -22,7 +22,6 @@ struct world_member;
 
 enum sheet_limits {
 	SHEET_NUMBER_MAX = 24, /* bytes of a number as text */
-	SHEET_STAMP_MAX = 24,  /* "2026-11-23 02:10:00" */
 	/* The latency is that of the smallest size, if that is no larger than this; and a peak
 	 * bandwidth is judged from this size on. */
 	SHEET_LATENCY_BYTES = 4096,

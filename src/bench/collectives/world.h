@@ -31,7 +31,6 @@ enum world_limits {
 	WORLD_LAST_WORDS_MS = 250,
 	WORLD_END_MS = 1000, /* that ranks have to end by themselves once one is gone */
 };
-#define WORLD_TIMEOUT_NS       (UINT64_C(60) * 1000000000)
 #define WORLD_START_TIMEOUT_NS (UINT64_C(120) * 1000000000)
 
 /* One rank, for the head of the table. */

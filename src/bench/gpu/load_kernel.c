@@ -21,7 +21,6 @@ enum {
 	LOAD_BURN_OPERATIONS = 32768, /* of a warp and iteration */
 	LOAD_WARP = 32,
 	LOAD_WARP_BYTES = 1024, /* of C, sl_wmma_burn */
-	LOAD_EDGE = 16,
 	LOAD_CALIBRATE_FROM = 64,
 	LOAD_ITERATIONS_MAX = 1 << 30,
 	LOAD_TRIES = 3,

@@ -36,7 +36,7 @@ struct log_follow {
 	struct loop_fd *notices, *writable;
 	struct loop_timer *timer; /* the next turn, or the next look */
 	struct wire_client_call *call;
-	bool finishing, ended, waits_for_reader;
+	bool finishing, ended;
 	uint64_t young_ms; /* to the next look, while the kernel is not asked to tell */
 
 	size_t begin, length; /* what is in the buffer and not shown yet */

@@ -22,7 +22,6 @@
 
 enum {
 	LOG_PAIR_INDEX_MAX = INTERLEAVE_RECORD * INTERLEAVE_RECORDS_MAX,
-	LOG_PAIR_BLOCK = 64 << 10,
 	LOG_PAIR_WIDE = 3, /* bytes of U+FFFD, which stands for one */
 	LOG_PAIR_CHARACTER_MAX = 4,
 };

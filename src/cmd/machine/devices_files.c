@@ -24,7 +24,6 @@
 
 #define FILES_CAPS "/dev/nvidia-caps"
 #define FILES_PROC "/proc/driver/nvidia/capabilities"
-#define FILES_MPS  "/tmp/nvidia-mps"
 
 const struct cmd_exit_row devices_exits[] = {
     {CMD_EXIT_OK, "the GPUs were listed, also when some of them do not answer"},

@@ -116,7 +116,6 @@ struct top_terminal {
 int top_terminal_enter(struct top_terminal *terminal, struct err *err);
 /* As it was before; may be called at any time, in a terminal that is not ours it does nothing. */
 void top_terminal_leave(struct top_terminal *terminal);
-#define _cleanup_top_terminal_ __attribute__((cleanup(top_terminal_leave)))
 void top_terminal_size(const struct top_terminal *terminal, size_t *out_width, size_t *out_height);
 /* Shows the lines from the top of the screen on. -EPIPE, -EIO: nobody looks any more. */
 int top_terminal_show(struct top_terminal *terminal, const struct buf *lines, struct err *err);

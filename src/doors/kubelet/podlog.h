@@ -24,7 +24,6 @@ enum podlog_limits {
 	PODLOG_NAME_MAX = 254, /* of a pod; a file's name has at most 255 bytes */
 	PODLOG_LABEL_MAX = 64,
 	PODLOG_ID_MAX = 65,
-	PODLOG_UID_MAX = 37,
 };
 
 struct podlog_name {

@@ -15,7 +15,6 @@
 #include <stdint.h>
 
 enum label_limits {
-	LABEL_NAME_MAX = 63,	 /* of a key, behind the '/' */
 	LABEL_VALUE_SIZE = 64,	 /* 63 and a NUL */
 	LABEL_KEY_SIZE = 96,	 /* prefix, '/', name and a NUL */
 	LABEL_SET_MAX = 1024,	 /* labels of one set: a feature file has at most 64 kB */

@@ -29,7 +29,6 @@ enum objschema_class {
 	OBJSCHEMA_REFUSED,   /* it would change what the job means; `why` says so */
 	OBJSCHEMA_MISPLACED, /* no field of Kubernetes here; `why` says where it belongs */
 };
-#define OBJSCHEMA_CLASS_COUNT 4
 
 enum objschema_kind {
 	OBJSCHEMA_ANY,

@@ -18,7 +18,6 @@ enum repository_limits {
 	REPOSITORY_INDEX_MAX = 1 << 20, /* of repomd.xml */
 	REPOSITORY_DEPTH_MAX = 8,	/* of directories */
 	REPOSITORY_FILES_MAX = 1 << 18, /* that are looked at in a directory */
-	REPOSITORY_NOTE_MAX = 256,
 };
 #define REPOSITORY_PACKED_MAX (UINT64_C(256) << 20) /* bytes of an index as it comes */
 /* Of what is in it: the largest distribution's have some hundred MiB. */
