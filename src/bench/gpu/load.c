@@ -30,11 +30,20 @@ enum {
 	LOAD_LINE_MAX = 64,
 };
 
+static const char *const load_modes[] = {"gemm", "burn", "small", "graph", "lc", "alloc", "ruler"};
+
 const char *load_mode_to_string(enum load_mode mode)
 {
-	static const char *const names[] = {"gemm", "burn",  "small", "graph",
-					    "lc",   "alloc", "ruler"};
-	return names_at(names, mode, "unknown");
+	return names_at(load_modes, mode, "unknown");
+}
+
+int load_mode_from_string(const char *text, enum load_mode *out)
+{
+	int at = names_find(load_modes, text);
+	if (at < 0)
+		return at;
+	*out = (enum load_mode)at;
+	return 0;
 }
 
 int load_plan_check(const struct load_plan *plan, struct err *err)

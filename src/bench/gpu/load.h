@@ -32,6 +32,8 @@ enum load_mode {
 	LOAD_MODE_COUNT
 };
 const char *load_mode_to_string(enum load_mode mode);
+/* -EINVAL: there is no such mode. */
+int load_mode_from_string(const char *text, enum load_mode *out);
 
 /* How a load ends; the exit code of its command. */
 enum load_status {

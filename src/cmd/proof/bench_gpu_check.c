@@ -4,7 +4,9 @@
 #include "cmd/proof/bench_gpu.h"
 
 #include <stdint.h>
+#include <string.h>
 
+#include "base/check.h"
 #include "base/parse.h"
 #include "cmd/options.h"
 #include "cmd/machine/validate_run.h"
@@ -78,7 +80,32 @@ static const struct option_row check_stress_rows[] = {CHECK_STRESS_ROWS, CHECK_R
 static const struct option_row check_all_rows[] = {
     CHECK_COPY_ROWS, CHECK_STRESS_ROWS, CHECK_METRICS_ROWS, CHECK_ROWS, {0}};
 
-static int check_run(const struct cmd_call *call, const char *tool, uint32_t mask)
+/* Which checks a verb stands for. */
+static const struct {
+	const char *verb;
+	uint32_t mask;
+} check_masks[] = {
+    {"vectoradd", CHECK_BIT(VALIDATE_VECTORADD)},
+    {"bandwidth", CHECK_BIT(VALIDATE_BANDWIDTH)},
+    {"p2p", CHECK_BIT(VALIDATE_P2P)},
+    {"stress", CHECK_BIT(VALIDATE_STRESS) | CHECK_BIT(VALIDATE_ECC) | CHECK_BIT(VALIDATE_XID)},
+    {"metrics", CHECK_BIT(VALIDATE_METRICS)},
+    {"all", CHECK_BIT(VALIDATE_DRIVER) | CHECK_BIT(VALIDATE_VECTORADD) |
+		CHECK_BIT(VALIDATE_BANDWIDTH) | CHECK_BIT(VALIDATE_P2P) |
+		CHECK_BIT(VALIDATE_STRESS) | CHECK_BIT(VALIDATE_ECC) | CHECK_BIT(VALIDATE_XID) |
+		CHECK_BIT(VALIDATE_METRICS)},
+};
+
+static uint32_t check_mask_of(const char *verb)
+{
+	uint32_t mask = 0;
+	for (size_t i = 0; i < array_length(check_masks); i++)
+		if (strcmp(verb, check_masks[i].verb) == 0)
+			mask = check_masks[i].mask;
+	return mask;
+}
+
+static int check_main(const struct cmd_call *call)
 {
 	const struct gpu_check_options *options = call->options;
 	double fill = VALIDATE_FILL;
@@ -88,8 +115,8 @@ static int check_run(const struct cmd_call *call, const char *tool, uint32_t mas
 		return cmd_usage(call, "--fill '%s': 0.1 to 0.95", options->fill);
 
 	struct validate_run run = {
-	    .call = call, .tool = tool, .output = options->output, .json = options->json};
-	run.plan = (struct validate_plan){.mask = mask,
+	    .call = call, .tool = call->path, .output = options->output, .json = options->json};
+	run.plan = (struct validate_plan){.mask = check_mask_of(call->command->name),
 					  .gpus = options->gpus,
 					  .library = options->library,
 					  .timeout_ns = options->timeout_ns,
@@ -103,11 +130,6 @@ static int check_run(const struct cmd_call *call, const char *tool, uint32_t mas
 	return validate_run_all(&run);
 }
 
-static int check_vectoradd(const struct cmd_call *call)
-{
-	return check_run(call, "sluice bench gpu vectoradd", CHECK_BIT(VALIDATE_VECTORADD));
-}
-
 static const struct cmd_example check_vectoradd_examples[] = {
     {"sluice bench gpu vectoradd", "does a GPU compute at all?"},
     {NULL, NULL},
@@ -118,7 +140,7 @@ const struct command cmd_bench_gpu_vectoradd = {
     .summary = "Add two vectors on each GPU and check every sum",
     .description = "Prints the UUID of each GPU and what the vectorAdd of the CUDA samples prints: "
 		   "\"Test PASSED\" where all 50,000 sums are right.",
-    .run = check_vectoradd,
+    .run = check_main,
     .options = check_plain_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct gpu_check_options),
@@ -126,11 +148,6 @@ const struct command cmd_bench_gpu_vectoradd = {
     .exits = validate_exits,
     .examples = check_vectoradd_examples,
 };
-
-static int check_bandwidth(const struct cmd_call *call)
-{
-	return check_run(call, "sluice bench gpu bandwidth", CHECK_BIT(VALIDATE_BANDWIDTH));
-}
 
 static const struct cmd_example check_bandwidth_examples[] = {
     {"sluice bench gpu bandwidth", "are the links as fast as they should be?"},
@@ -142,7 +159,7 @@ const struct command cmd_bench_gpu_bandwidth = {
     .summary = "Measure copies between host and GPUs, within and between GPUs",
     .description = "By the copy engine and by the GPU's processors, one way and both; all data are "
 		   "checked. The processor is bound to the NUMA node of the GPU.",
-    .run = check_bandwidth,
+    .run = check_main,
     .options = check_copy_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct gpu_check_options),
@@ -150,11 +167,6 @@ const struct command cmd_bench_gpu_bandwidth = {
     .exits = validate_exits,
     .examples = check_bandwidth_examples,
 };
-
-static int check_p2p(const struct cmd_call *call)
-{
-	return check_run(call, "sluice bench gpu p2p", CHECK_BIT(VALIDATE_P2P));
-}
 
 static const struct cmd_example check_p2p_examples[] = {
     {"sluice bench gpu p2p --gpus 0,1", "one pair alone"},
@@ -166,7 +178,7 @@ const struct command cmd_bench_gpu_p2p = {
     .summary = "Measure copies from GPU to GPU, through the host and straight",
     .description = "Which GPU reaches which, how fast it is with that access and without, one way "
 		   "and both, and how long 16 bytes take.",
-    .run = check_p2p,
+    .run = check_main,
     .options = check_copy_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct gpu_check_options),
@@ -174,13 +186,6 @@ const struct command cmd_bench_gpu_p2p = {
     .exits = validate_exits,
     .examples = check_p2p_examples,
 };
-
-static int check_stress(const struct cmd_call *call)
-{
-	return check_run(call, "sluice bench gpu stress",
-			 CHECK_BIT(VALIDATE_STRESS) | CHECK_BIT(VALIDATE_ECC) |
-			     CHECK_BIT(VALIDATE_XID));
-}
 
 static const struct cmd_example check_stress_examples[] = {
     {"sluice bench gpu stress --time 10m", "a GPU that somebody has doubts about"},
@@ -194,7 +199,7 @@ const struct command cmd_bench_gpu_stress = {
 	"Fills most of the memory with results of one product of matrices, computed again and "
 	"again on all GPUs at once: finds memory that flips, and GPUs that err when hot or are "
 	"always wrong. `burn` is the load that only keeps a GPU busy.",
-    .run = check_stress,
+    .run = check_main,
     .options = check_stress_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct gpu_check_options),
@@ -202,11 +207,6 @@ const struct command cmd_bench_gpu_stress = {
     .exits = validate_exits,
     .examples = check_stress_examples,
 };
-
-static int check_metrics(const struct cmd_call *call)
-{
-	return check_run(call, "sluice bench gpu metrics", CHECK_BIT(VALIDATE_METRICS));
-}
 
 static const struct cmd_example check_metrics_examples[] = {
     {"sluice bench gpu metrics", "is what the dashboards show so?"},
@@ -218,7 +218,7 @@ const struct command cmd_bench_gpu_metrics = {
     .summary = "Find out whether the service's metrics tell the truth",
     .description = "Brings GPUs to known levels and compares what the exporter of a running "
 		   "service says meanwhile.",
-    .run = check_metrics,
+    .run = check_main,
     .options = check_metrics_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct gpu_check_options),
@@ -226,15 +226,6 @@ const struct command cmd_bench_gpu_metrics = {
     .exits = validate_exits,
     .examples = check_metrics_examples,
 };
-
-static int check_all(const struct cmd_call *call)
-{
-	return check_run(call, "sluice bench gpu all",
-			 CHECK_BIT(VALIDATE_DRIVER) | CHECK_BIT(VALIDATE_VECTORADD) |
-			     CHECK_BIT(VALIDATE_BANDWIDTH) | CHECK_BIT(VALIDATE_P2P) |
-			     CHECK_BIT(VALIDATE_STRESS) | CHECK_BIT(VALIDATE_ECC) |
-			     CHECK_BIT(VALIDATE_XID) | CHECK_BIT(VALIDATE_METRICS));
-}
 
 static const struct cmd_example check_all_examples[] = {
     {"sluice bench gpu all --json gpus.json", "everything, and its samples in a file"},
@@ -245,7 +236,7 @@ const struct command cmd_bench_gpu_all = {
     .name = "all",
     .summary = "All of these checks, one after the other",
     .description = "vectoradd, bandwidth, p2p, stress, metrics.",
-    .run = check_all,
+    .run = check_main,
     .options = check_all_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct gpu_check_options),

@@ -328,9 +328,11 @@ static int load_finish(struct load_call *self, int rc, const struct err *err)
 	return made < 0 ? CMD_EXIT_FAILED : LOAD_OK;
 }
 
-static int load_main(const struct cmd_call *call, enum load_mode mode)
+/* A verb is called as the mode in which it runs. */
+static int load_main(const struct cmd_call *call)
 {
 	struct err err = {0};
+	enum load_mode mode;
 	_cleanup_free_ struct load_call *self = calloc(1, sizeof(*self));
 	if (!self)
 		return cmd_fail(call, CMD_EXIT_FAILED, (err_set(&err, -ENOMEM, "no memory"), &err));
@@ -338,7 +340,8 @@ static int load_main(const struct cmd_call *call, enum load_mode mode)
 	self->call = call;
 	self->options = call->options;
 	self->is_json = self->options->json || self->options->output == OPTION_OUTPUT_JSON;
-	if (load_plan_make(self, mode, &err) < 0)
+	if (load_mode_from_string(call->command->name, &mode) < 0 ||
+	    load_plan_make(self, mode, &err) < 0)
 		return cmd_fail(call, LOAD_REFUSED, &err);
 
 	struct sigaction action = {.sa_handler = load_on_signal};
@@ -353,41 +356,6 @@ static int load_main(const struct cmd_call *call, enum load_mode mode)
 }
 
 /* --- the verbs -------------------------------------------------------------------------------- */
-
-static int gemm_main(const struct cmd_call *call)
-{
-	return load_main(call, LOAD_GEMM);
-}
-
-static int burn_main(const struct cmd_call *call)
-{
-	return load_main(call, LOAD_BURN);
-}
-
-static int small_main(const struct cmd_call *call)
-{
-	return load_main(call, LOAD_SMALL);
-}
-
-static int graph_main(const struct cmd_call *call)
-{
-	return load_main(call, LOAD_GRAPH);
-}
-
-static int lc_main(const struct cmd_call *call)
-{
-	return load_main(call, LOAD_LC);
-}
-
-static int alloc_main(const struct cmd_call *call)
-{
-	return load_main(call, LOAD_ALLOC);
-}
-
-static int ruler_main(const struct cmd_call *call)
-{
-	return load_main(call, LOAD_RULER);
-}
 
 static const struct cmd_example gemm_examples[] = {
     {"sluice bench gpu gemm --seconds 60 --size 8192", "the rate of a large product"},
@@ -404,7 +372,7 @@ const struct command cmd_bench_gpu_gemm = {
 	"Two launches are queued at any time, so that the GPU always has work. 64 random "
 	"elements of the product are verified against double precision before anything "
 	"is timed, and after it.",
-    .run = gemm_main,
+    .run = load_main,
     .options = gemm_rows,
     .defaults = &gemm_defaults,
     .options_size = sizeof(struct load_options),
@@ -420,7 +388,7 @@ const struct command cmd_bench_gpu_burn = {
 	"a "
 	"second a result is compared with the first one; a bit that differs is an error of the "
 	"hardware and ends it.",
-    .run = burn_main,
+    .run = load_main,
     .options = burn_rows,
     .defaults = &burn_defaults,
     .options_size = sizeof(struct load_options),
@@ -430,7 +398,7 @@ const struct command cmd_bench_gpu_burn = {
 const struct command cmd_bench_gpu_small = {
     .name = "small",
     .summary = "Time launches of next to nothing: what a launch costs the host",
-    .run = small_main,
+    .run = load_main,
     .options = small_rows,
     .defaults = &small_defaults,
     .options_size = sizeof(struct load_options),
@@ -440,7 +408,7 @@ const struct command cmd_bench_gpu_small = {
 const struct command cmd_bench_gpu_graph = {
     .name = "graph",
     .summary = "The same of a graph of 100 kernels",
-    .run = graph_main,
+    .run = load_main,
     .options = small_rows,
     .defaults = &small_defaults,
     .options_size = sizeof(struct load_options),
@@ -454,7 +422,7 @@ const struct command cmd_bench_gpu_lc = {
 	"The times are drawn before it starts, and a latency counts from the time at which the "
 	"request was due: a GPU that stands still is not asked less meanwhile. What is unfinished "
 	"at the end counts with its age.",
-    .run = lc_main,
+    .run = load_main,
     .options = lc_rows,
     .defaults = &lc_defaults,
     .options_size = sizeof(struct load_options),
@@ -464,7 +432,7 @@ const struct command cmd_bench_gpu_lc = {
 const struct command cmd_bench_gpu_alloc = {
     .name = "alloc",
     .summary = "Take memory in every way there is, each until a target or its first error",
-    .run = alloc_main,
+    .run = load_main,
     .options = alloc_rows,
     .defaults = &small_defaults,
     .options_size = sizeof(struct load_options),
@@ -474,7 +442,7 @@ const struct command cmd_bench_gpu_alloc = {
 const struct command cmd_bench_gpu_ruler = {
     .name = "ruler",
     .summary = "Show when others have the GPU: lengths of slices and of the gaps between them",
-    .run = ruler_main,
+    .run = load_main,
     .options = ruler_rows,
     .defaults = &small_defaults,
     .options_size = sizeof(struct load_options),

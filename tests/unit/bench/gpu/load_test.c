@@ -175,6 +175,17 @@ static void a_problem_leaves_no_rate(void **state)
 	buf_done(&text);
 }
 
+static void each_mode_has_a_name(void **state)
+{
+	enum load_mode found = LOAD_MODE_COUNT;
+	for (int mode = 0; mode < LOAD_MODE_COUNT; mode++) {
+		const char *name = load_mode_to_string((enum load_mode)mode);
+		assert_int_equal(load_mode_from_string(name, &found), 0);
+		assert_int_equal(found, mode);
+	}
+	assert_int_equal(load_mode_from_string("unknown", &found), -EINVAL);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -184,6 +195,7 @@ int main(void)
 	    cmocka_unit_test(a_barrier_of_another_run_is_refused),
 	    cmocka_unit_test(every_line_is_json),
 	    cmocka_unit_test(a_problem_leaves_no_rate),
+	    cmocka_unit_test(each_mode_has_a_name),
 	};
 	return cmocka_run_group_tests(tests, unit_top_setup, unit_top_teardown);
 }
