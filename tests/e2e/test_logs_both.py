@@ -117,6 +117,25 @@ def test_where_no_order_was_kept(machine):
     assert reply.err.count("\n") == 1
 
 
+def test_beside_as_many_jobs_as_the_kernel_has_watches_for(machine):
+    """A quarter of the instances of inotify is for jobs: the next one has no order, which is said."""
+    with open("/proc/sys/fs/inotify/max_user_instances", encoding="ascii") as file:
+        most = int(file.read()) // 4
+    count = min(most, 40) + 1
+    first = ran(machine, FOUR)
+    jobs = [int(machine.run("sluice", "run", "--detach", "--gpus", "0", "--", "sh", "-c", f"{FOUR}; exec sleep 1000").ok().out)
+            for _ in range(count)]
+    for job in (jobs[0], jobs[-1]):
+        wait_until(lambda: "d" in machine.run("sluice", "logs", "-e", job).out, what=f"what job {job} writes")
+    assert most < 1 or machine.run("sluice", "logs", first).ok().err == ""
+    machine.run("sluice", "cancel", "--now", "--all", "--yes").ok()
+    for job in (jobs[0], jobs[-1]):
+        machine.job_in(job, "Cancelled")
+        said = machine.run("sluice", "logs", job).ok().err
+        beyond = job == jobs[-1] and count > most
+        assert ("is not known" in said) == beyond, (job, most, said)
+
+
 def test_a_supervisor_that_is_killed(machine):
     """What it kept until then is shown in its order, and what is there besides."""
     number = int(machine.run("sluice", "run", "--detach", "--gpus", "0", "--", "sh", "-c",

@@ -32,7 +32,8 @@ enum queue_internal_limits {
 	QUEUE_HOLDS_MAX = 256, /* slots whose tokens somebody else has */
 	QUEUE_BY_MAX = 64,     /* name of who cancelled */
 	QUEUE_REASON_MAX = ERR_TEXT_MAX,
-	QUEUE_ORDER_MAX = 32,	  /* jobs that run and the order of whose outputs is kept */
+	QUEUE_ORDER_PART = 4, /* of instances of inotify: jobs the order of whose outputs is kept */
+	QUEUE_SYSCTL_MAX = 64,	  /* bytes */
 	QUEUE_RUN_FDS = 4,	  /* descriptors of a job that runs */
 	QUEUE_OTHER_FDS = 1024,	  /* left to all else, or half of what there is */
 	QUEUE_KEEP_STEP = 64,	  /* directories looked at or removed in one operation */
@@ -249,7 +250,8 @@ struct queue {
 	struct queue_job **jobs; /* owned, ordered by id */
 	size_t count, room;
 	size_t state_count[JOB_CANCELLED + 1];
-	uint64_t ended; /* jobs, since it was opened */
+	size_t order_max; /* jobs the order of whose outputs is kept, as far as it was asked for */
+	uint64_t ended;	  /* jobs, since it was opened */
 
 	/* The machine. */
 	const struct inventory *inventory; /* borrowed, as all of these */

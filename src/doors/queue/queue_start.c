@@ -19,6 +19,7 @@
 #include "base/crash.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/parse.h"
 #include "base/spawner.h"
 #include "base/buf.h"
 #include "doors/queue/queue_internal.h"
@@ -493,12 +494,33 @@ static int queue_plan_parts(struct queue_run *run, const struct inventory *inven
 	return rc;
 }
 
-/* The kernel allows a user 128 instances of inotify (fs.inotify.max_user_instances), and others
- * of root's have to live with what is left: a supervisor takes one. */
-static bool queue_can_keep_order(const struct queue *queue)
+/* The kernel allows a user so many instances of inotify (128 unless somebody has said otherwise),
+ * and others of root's have to live with what is left: a supervisor takes one. */
+static size_t queue_order_max(void)
+{
+	_cleanup_buf_ struct buf text;
+	uint64_t instances = 0;
+
+	buf_init(&text, QUEUE_SYSCTL_MAX);
+	if (file_read("/proc/sys/fs/inotify/max_user_instances", &text, NULL) < 0)
+		return 0;
+
+	size_t length = strcspn(buf_text(&text), "\n");
+	if (parse_u64_span(buf_text(&text), length, 0, UINT32_MAX, &instances) < 0)
+		return 0;
+
+	return (size_t)(instances / QUEUE_ORDER_PART);
+}
+
+/* What the kernel allows is asked for again where more jobs run than it allowed last. */
+static bool queue_can_keep_order(struct queue *queue)
 {
 	const size_t *count = queue->state_count;
-	return count[JOB_STARTING] + count[JOB_RUNNING] + count[JOB_STOPPING] <= QUEUE_ORDER_MAX;
+	size_t jobs = count[JOB_STARTING] + count[JOB_RUNNING] + count[JOB_STOPPING];
+
+	if (jobs > queue->order_max)
+		queue->order_max = queue_order_max();
+	return jobs <= queue->order_max;
 }
 
 static int queue_plan_others(struct queue_run *run, struct err *err)
