@@ -20,7 +20,7 @@ struct spawner;
 
 enum spawner_limits {
 	SPAWNER_FD = 3,		  /* the helper's end of the connection, SOCK_SEQPACKET */
-	SPAWNER_FDS_MAX = 4,	  /* that are handed over */
+	SPAWNER_FDS_MAX = 5,	  /* that are handed over */
 	SPAWNER_TEXT_MAX = 64,	  /* of arguments */
 	SPAWNER_FORKS_MAX = 1000, /* of one helper: the addresses in memory are those of all */
 	SPAWNER_ANSWER_MS = 1000, /* a helper that takes longer is killed */

@@ -37,6 +37,7 @@ enum launch_fd {
 	LAUNCH_FD_LOCK = 3,	 /* the job's lock, held (flock) */
 	LAUNCH_FD_DIRECTORY = 4, /* the job's directory, O_PATH or O_RDONLY */
 	LAUNCH_FD_LAUNCH = 5,	 /* the memfd */
+	LAUNCH_FD_RULES = 6,	 /* the program of its `denied` rules; may be missing */
 };
 
 /* What a supervisor exits with. What it did lies in the job's files; this says why it did nothing

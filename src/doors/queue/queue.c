@@ -352,6 +352,7 @@ struct queue_run *queue_run_new(struct queue_job *job, struct err *err)
 	run->owner = job;
 	run->since_ns = loop_now_ns(job->queue->options.loop);
 	run->dir_fd = run->control_fd = run->lock_fd = run->launch_fd = run->error_fd = -1;
+	run->rules_fd = -1;
 	run->retry = loop_timer_new(job->queue->options.loop, queue_run_retry, run, err);
 	if (!run->retry) {
 		free(run);
@@ -372,7 +373,7 @@ struct queue_run *queue_run_free(struct queue_run *run)
 	run->retry = loop_timer_free(run->retry);
 	run->child = child_free(run->child);
 
-	const int fds[] = {run->dir_fd, run->lock_fd, run->launch_fd, run->error_fd};
+	const int fds[] = {run->dir_fd, run->lock_fd, run->launch_fd, run->error_fd, run->rules_fd};
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
 		if (fds[i] >= 0)
 			(void)close(fds[i]);

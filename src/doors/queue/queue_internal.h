@@ -159,7 +159,7 @@ struct queue_run {
 	/* The operation, and what it works on: the storage thread's while `task` is set. */
 	struct queue_op op;
 	char *text; /* owned: grants or observations */
-	int lock_fd, launch_fd, error_fd;
+	int lock_fd, launch_fd, error_fd, rules_fd;
 	struct job ended;
 	char ended_by[QUEUE_BY_MAX]; /* who cancelled it, as far as was known */
 	enum queue_found found;
@@ -239,6 +239,7 @@ struct queue {
 	int lock_fd, state_fd;		     /* owned */
 	struct store *store;		     /* owned */
 	struct gpunodes_cache nodes;	     /* the storage thread's */
+	struct devguard_cache rules_made;    /* the same: programs for supervisors */
 	struct account *account;	     /* borrowed, or */
 	struct account *own_account;	     /* owned */
 	struct ledger *ledger;		     /* borrowed, or */

@@ -706,6 +706,7 @@ static void keep_free(struct queue *queue)
 	free(queue->keeper);
 	queue->store = store_close(queue->store);
 	gpunodes_cache_done(&queue->nodes);
+	devguard_cache_done(&queue->rules_made);
 	token_place_close(&queue->place);
 
 	if (queue->state_fd >= 0)

@@ -143,6 +143,19 @@ static void queue_add_denied(const struct queue_run *run, struct launch *launch)
 		       err.text); /* cut */
 }
 
+/* The kernel has checked them once for all jobs that are kept away from the same. */
+static void queue_make_rules(struct queue_run *run, const struct launch *launch)
+{
+	bool may_use = geteuid() == 0 && launch->cgroup_root[0] && !launch->spec.image[0] &&
+		       !launch->denied_why[0];
+
+	if (run->rules_fd >= 0)
+		(void)close(run->rules_fd);
+	run->rules_fd = may_use ? devguard_cache_get(&run->owner->queue->rules_made, launch->denied,
+						     launch->denied_count)
+				: -1;
+}
+
 /* What differs from the first attempt, and from the other members of its array. The time that a job
  * may run is for all its attempts together. */
 static int queue_launch_again(const struct queue_run *run, struct launch *launch, struct err *err)
@@ -219,6 +232,7 @@ int queue_make_launch(struct queue_run *run, struct err *err)
 	launch.minimum_isolation = run->minimum_isolation;
 	launch.own_pids = geteuid() == 0;
 	queue_add_denied(run, &launch);
+	queue_make_rules(run, &launch);
 
 	if (launch.spec.wants.workers > 0)
 		queue_copy_text(launch.rsh, LAUNCH_PATH_MAX, queue->rsh);
@@ -314,6 +328,7 @@ static void queue_close_start(struct queue_run *run)
 	queue_close_fd(&run->lock_fd);
 	queue_close_fd(&run->launch_fd);
 	queue_close_fd(&run->error_fd);
+	queue_close_fd(&run->rules_fd);
 }
 
 static void queue_on_child(struct child *child, const struct child_end *end, void *context)
@@ -336,17 +351,22 @@ static int queue_spawn(struct queue_run *run, struct err *err)
 	char *const argv[] = {queue->supervisor,     (char[]){"--job"}, id,
 			      (char[]){"--attempt"}, attempt,		NULL};
 
-	struct child_fd fds[] = {
+	struct child_fd fds[SPAWNER_FDS_MAX] = {
 	    {run->lock_fd, LAUNCH_FD_LOCK},
 	    {run->dir_fd, LAUNCH_FD_DIRECTORY},
 	    {run->launch_fd, LAUNCH_FD_LAUNCH},
-	    {run->error_fd, LAUNCH_FD_ERROR},
 	};
+	size_t count = 3;
+	if (run->error_fd >= 0)
+		fds[count++] = (struct child_fd){run->error_fd, LAUNCH_FD_ERROR};
+	if (run->rules_fd >= 0)
+		fds[count++] = (struct child_fd){run->rules_fd, LAUNCH_FD_RULES};
+
 	const struct child_spec spec = {
 	    .path = queue->supervisor,
 	    .argv = argv,
 	    .fds = fds,
-	    .fd_count = run->error_fd >= 0 ? 4 : 3,
+	    .fd_count = count,
 	    .new_session = true,
 	};
 

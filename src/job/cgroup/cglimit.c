@@ -89,11 +89,37 @@ static bool cglimit_is_slice(const char *path)
 	       strcmp(path + length - (sizeof(suffix) - 1), suffix) == 0;
 }
 
+/* False: the group has no such controller, as where it is in a hierarchy of v1. */
+static bool cglimit_may_have(const char *path, const char *controller)
+{
+	char file[FILE_PATH_MAX];
+	_cleanup_buf_ struct buf text;
+	size_t length = strlen(controller);
+
+	buf_init(&text, CGLIMIT_TEXT_MAX);
+	if (file_path(file, NULL, "%s/cgroup.controllers", path) < 0 ||
+	    file_read(file, &text, NULL) < 0)
+		return true; /* the kernel says it */
+
+	for (const char *word = buf_text(&text); *word; word += strspn(word, " \n")) {
+		size_t size = strcspn(word, " \n");
+		if (size == length && memcmp(word, controller, length) == 0)
+			return true;
+		word += size;
+	}
+
+	return false;
+}
+
 /* Switches the controller on for the group, from two levels above it on: where jobs' groups are
- * made, and above that. No other process is there; elsewhere the kernel says no. */
+ * made, and above that. No other process is there; elsewhere the kernel says no, after it has
+ * waited for all groups that are being removed. */
 static void cglimit_delegate(const char *path, const char *controller)
 {
 	char above[CGROUP_PATH_MAX], word[CGLIMIT_VALUE_MAX];
+	if (cglimit_above(path, 2, above) && !cglimit_may_have(above, controller))
+		return;
+
 	(void)snprintf(word, sizeof(word), "+%s", controller); /* fits */
 	for (int levels = 2; levels > 0; levels--)
 		if (cglimit_above(path, levels, above) && !cglimit_is_slice(above))
@@ -122,11 +148,15 @@ static int cglimit_set_v1(const struct cgroup *cgroup, const struct cglimit_kind
 	int rc = cgroup_path_v1(cgroup->path, kind->controller, group, NULL);
 	if (rc == 0)
 		rc = cgroup_make_v1(group, NULL);
-	if (rc == 0)
-		rc = cglimit_write(group, kind->v1, value);
-
 	if (rc < 0)
 		return rc;
+
+	rc = cglimit_write(group, kind->v1, value);
+	if (rc < 0) {
+		cgroup_remove_one_v1(group);
+		return rc;
+	}
+
 	if (kind->more_v1)
 		(void)cglimit_write(group, kind->more_v1, value);
 	if (kind == &cglimit_memory)

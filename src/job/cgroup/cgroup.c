@@ -402,7 +402,8 @@ static bool cgroup_is_v1(int fd)
 int cgroup_make_v1(const char *group, struct err *err)
 {
 	mode_t before = umask(CGROUP_UMASK);
-	int rc = file_mkdirs(group, 0755, err);
+	/* What is above it is there but for the first job. */
+	int rc = mkdir(group, 0755) == 0 ? 0 : file_mkdirs(group, 0755, err);
 	(void)umask(before);
 
 	return rc;
@@ -440,6 +441,12 @@ static void cgroup_remove_below(int mount_fd, const char *path, bool whole)
 	if (whole)
 		(void)cgroup_walk(fd, 0, true, CGROUP_DEPTH_MAX, &count);
 	(void)unlinkat(mount_fd, path, AT_REMOVEDIR); /* somebody may be in it */
+}
+
+void cgroup_remove_one_v1(const char *group)
+{
+	if (group[0])
+		cgroup_remove_below(AT_FDCWD, group, true);
 }
 
 void cgroup_remove_v1(const char *path, bool whole)

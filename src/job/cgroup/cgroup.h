@@ -87,6 +87,9 @@ int cgroup_path_v1(const char *path, const char *controller, char out[CGROUP_PAT
 int cgroup_make_v1(const char *group, struct err *err);
 /* Removes these groups, with what is below (`whole`) or where nothing is. Best effort. */
 void cgroup_remove_v1(const char *path, bool whole);
+/* One of them alone, as cgroup_path_v1() has said it ("": none), with what is below. Best effort.
+ */
+void cgroup_remove_one_v1(const char *group);
 
 /* The text of cgroup.events: keys that are not known are passed over. -EBADMSG. Pure. */
 struct cgroup_events {

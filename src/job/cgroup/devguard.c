@@ -94,12 +94,10 @@ static int devguard_bpf(enum bpf_cmd command, union bpf_attr *attributes)
 	return rc < 0 ? -errno : rc;
 }
 
-int devguard_attach(const struct cgroup *cgroup, const struct devguard_rule *rules, size_t count,
-		    struct err *err)
+static int devguard_make(const struct devguard_rule *rules, size_t count, struct err *err)
 {
-	/* Of a program that denies nothing the kernel says that part of it is never reached. */
 	if (count == 0)
-		return 0;
+		return err_set(err, -ENODATA, "there are no device rules");
 
 	_cleanup_free_ struct bpf_insn *program = calloc(DEVGUARD_PROGRAM_MAX, sizeof(*program));
 	if (!program)
@@ -114,12 +112,14 @@ int devguard_attach(const struct cgroup *cgroup, const struct devguard_rule *rul
 			       .insn_cnt = (uint32_t)length,
 			       .insns = (uint64_t)(uintptr_t)program,
 			       .license = (uint64_t)(uintptr_t) "Apache-2.0"};
-	_cleanup_close_ int fd = devguard_bpf(BPF_PROG_LOAD, &load);
-	if (fd < 0)
-		return err_set(err, fd, "loading device rules: %s", err_describe(fd));
+	int fd = devguard_bpf(BPF_PROG_LOAD, &load); /* it has O_CLOEXEC */
+	return fd < 0 ? err_set(err, fd, "loading device rules: %s", err_describe(fd)) : fd;
+}
 
+int devguard_attach_made(const struct cgroup *cgroup, int program_fd, struct err *err)
+{
 	union bpf_attr attach = {.target_fd = (uint32_t)cgroup->fd,
-				 .attach_bpf_fd = (uint32_t)fd,
+				 .attach_bpf_fd = (uint32_t)program_fd,
 				 .attach_type = BPF_CGROUP_DEVICE,
 				 .attach_flags = BPF_F_ALLOW_MULTI};
 	int rc = devguard_bpf(BPF_PROG_ATTACH, &attach);
@@ -128,6 +128,76 @@ int devguard_attach(const struct cgroup *cgroup, const struct devguard_rule *rul
 			       err_describe(rc));
 
 	return 0;
+}
+
+int devguard_attach(const struct cgroup *cgroup, const struct devguard_rule *rules, size_t count,
+		    struct err *err)
+{
+	/* Of a program that denies nothing the kernel says that part of it is never reached. */
+	if (count == 0)
+		return 0;
+
+	_cleanup_close_ int fd = devguard_make(rules, count, err);
+	return fd < 0 ? fd : devguard_attach_made(cgroup, fd, err);
+}
+
+/* --- programs for many ------------------------------------------------------------------------ */
+
+static bool devguard_is_same(const struct devguard_made *made, const struct devguard_rule *rules,
+			     size_t count)
+{
+	bool is_same = made->count == count;
+
+	for (size_t i = 0; is_same && i < count; i++) {
+		const struct devguard_rule *a = &made->rules[i], *b = &rules[i];
+		is_same = a->type == b->type && a->major == b->major && a->first == b->first &&
+			  a->last == b->last && a->access == b->access;
+	}
+
+	return is_same;
+}
+
+static void devguard_made_done(struct devguard_made *made)
+{
+	free(made->rules);
+	(void)close(made->program_fd);
+}
+
+int devguard_cache_get(struct devguard_cache *cache, const struct devguard_rule *rules,
+		       size_t count)
+{
+	if (cache->is_off || count == 0)
+		return -1;
+
+	for (size_t i = 0; i < cache->used; i++)
+		if (devguard_is_same(&cache->made[i], rules, count))
+			return fcntl(cache->made[i].program_fd, F_DUPFD_CLOEXEC, 0);
+
+	struct devguard_rule *copy = calloc(count, sizeof(*copy));
+	int fd = copy ? devguard_make(rules, count, NULL) : -ENOMEM;
+	if (fd < 0) {
+		cache->is_off = fd == -EPERM || fd == -ENOSYS || fd == -EINVAL;
+		free(copy);
+		return -1;
+	}
+
+	memcpy(copy, rules, count * sizeof(*copy));
+	struct devguard_made *place = &cache->made[cache->next];
+	if (cache->used == DEVGUARD_CACHE_MAX)
+		devguard_made_done(place);
+	else
+		cache->used++;
+	*place = (struct devguard_made){.rules = copy, .count = count, .program_fd = fd};
+	cache->next = (cache->next + 1) % DEVGUARD_CACHE_MAX;
+
+	return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+void devguard_cache_done(struct devguard_cache *cache)
+{
+	for (size_t i = 0; i < cache->used; i++)
+		devguard_made_done(&cache->made[i]);
+	*cache = DEVGUARD_CACHE_NONE;
 }
 
 /* --- cgroup v1 -------------------------------------------------------------------------------- */

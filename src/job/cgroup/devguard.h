@@ -59,6 +59,32 @@ size_t devguard_program(const struct devguard_rule *rules, size_t count, struct 
 int devguard_attach(const struct cgroup *cgroup, const struct devguard_rule *rules, size_t count,
 		    struct err *err);
 
+/* The same with a program that was made before (devguard_cache_get()); it fits any cgroup. */
+int devguard_attach_made(const struct cgroup *cgroup, int program_fd, struct err *err);
+
+/*
+ * Programs that were made before, for a process that makes them for many jobs: the kernel takes a
+ * tenth of a millisecond to check one. Used by one thread at a time. Starts as DEVGUARD_CACHE_NONE.
+ */
+enum { DEVGUARD_CACHE_MAX = 8 };
+
+struct devguard_cache {
+	struct devguard_made {
+		struct devguard_rule *rules; /* owned */
+		size_t count;
+		int program_fd; /* owned */
+	} made[DEVGUARD_CACHE_MAX];
+	size_t used, next; /* the next one goes there */
+	bool is_off;	   /* the kernel makes none for us */
+};
+#define DEVGUARD_CACHE_NONE ((struct devguard_cache){.used = 0})
+
+/* A descriptor of its own (owned) of the program for these rules, or -1: whoever needs it makes it
+ * himself, and hears why not. */
+int devguard_cache_get(struct devguard_cache *cache, const struct devguard_rule *rules,
+		       size_t count);
+void devguard_cache_done(struct devguard_cache *cache);
+
 /*
  * The same for a directory of the v1 hierarchy `devices`, which is made. Nobody is in it then. A
  * rule with more minors than DEVGUARD_V1_MAX that are not all of them cannot be written down as

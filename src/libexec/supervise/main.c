@@ -71,6 +71,8 @@ static int main_set_up(struct supervisor *self, struct err *err)
 				       "'sluice agent'",
 				       fd);
 
+	self->rules_fd = fcntl(LAUNCH_FD_RULES, F_SETFD, FD_CLOEXEC) == 0 ? LAUNCH_FD_RULES : -1;
+
 	(void)umask(S_IRWXG | S_IRWXO); /* cannot fail */
 	(void)setsid();			/* fails when it leads one already */
 	(void)chdir("/");		/* else it keeps one file system busy, no more */
@@ -131,9 +133,12 @@ static int main_listen(struct supervisor *self, struct err *err)
 		image_prepare(&self->launch, &self->cgroup, why.text, &self->image);
 		sandbox_judge_image(&self->launch, &self->image, &self->sandbox);
 	} else {
-		sandbox_prepare(&self->launch, &self->cgroup, why.text, &self->sandbox);
+		sandbox_prepare(&self->launch, &self->cgroup, self->rules_fd, why.text,
+				&self->sandbox);
 	}
 
+	cleanup_close_fn(&self->rules_fd);
+	self->rules_fd = -1;
 	prepare_limits(&self->launch, &self->cgroup, &self->limit);
 	if (self->limit.why[0])
 		sandbox_add_why(&self->sandbox, "limits", self->limit.why);
@@ -301,9 +306,17 @@ static void main_remove_groups(struct supervisor *self)
 	if (self->cgroup.fd < 0)
 		return;
 	(void)cgroup_remove(&self->cgroup, NULL); /* an empty one is in nobody's way */
-	if (self->has_image || self->limit.group_count > 0 || self->limit.late[0] ||
-	    self->sandbox.devices_v1[0])
+
+	/* A runtime makes them in every hierarchy, and workers have their own. */
+	if (self->has_image || self->launch.spec.wants.workers > 0) {
 		cgroup_remove_v1(self->cgroup.path, true);
+		return;
+	}
+
+	cgroup_remove_one_v1(self->limit.late);
+	cgroup_remove_one_v1(self->sandbox.devices_v1);
+	for (size_t i = 0; i < self->limit.group_count; i++)
+		cgroup_remove_one_v1(self->limit.groups[i]);
 }
 
 /* Gives the cgroup and the tokens back: whoever hears of the result may take them. */
@@ -408,6 +421,7 @@ int main(int argc, char **argv)
 		return main_keep(argv[2]);
 
 	struct supervisor self = {.signal_fd = -1,
+				  .rules_fd = -1,
 				  .out_fd = -1,
 				  .err_fd = -1,
 				  .output = OUTPUT_NONE,

@@ -35,6 +35,7 @@ enum run_exit { RUN_EXIT_CANCELLED = 128 + SIGTERM };
 struct supervisor {
 	struct launch launch;
 	int signal_fd, out_fd, err_fd;
+	int rules_fd; /* LAUNCH_FD_RULES until it is put around the job; -1: none */
 	struct output output;
 	struct order order;
 	struct agents agents;

@@ -83,7 +83,17 @@ static int sandbox_check_root(const struct launch *launch, struct err *err)
 	return geteuid() != 0 ? err_set(err, -EPERM, "the agent is not root's") : 0;
 }
 
-static bool sandbox_try_v2(const struct launch *launch, const struct cgroup *cgroup,
+/* What the agent has made is as good, where it can be used. */
+static int sandbox_attach_v2(const struct launch *launch, const struct cgroup *cgroup, int rules_fd,
+			     struct err *err)
+{
+	if (rules_fd >= 0 && launch->denied_count > 0 &&
+	    devguard_attach_made(cgroup, rules_fd, NULL) == 0)
+		return 0;
+	return devguard_attach(cgroup, launch->denied, launch->denied_count, err);
+}
+
+static bool sandbox_try_v2(const struct launch *launch, const struct cgroup *cgroup, int rules_fd,
 			   const char *no_cgroup, struct sandbox *out)
 {
 	struct err err = {0};
@@ -91,7 +101,7 @@ static bool sandbox_try_v2(const struct launch *launch, const struct cgroup *cgr
 	if (rc == 0 && cgroup->fd < 0)
 		rc = err_set(&err, -ENOENT, "no cgroup: %.140s", no_cgroup);
 	if (rc == 0)
-		rc = devguard_attach(cgroup, launch->denied, launch->denied_count, &err);
+		rc = sandbox_attach_v2(launch, cgroup, rules_fd, &err);
 
 	if (rc < 0) {
 		sandbox_add_why(out, "cgroup2", err.text);
@@ -118,6 +128,7 @@ static bool sandbox_try_v1(const struct launch *launch, const struct cgroup *cgr
 					&err);
 
 	if (rc < 0) {
+		cgroup_remove_one_v1(out->devices_v1);
 		out->devices_v1[0] = '\0';
 		sandbox_add_why(out, "cgroup1", err.text);
 		return false;
@@ -172,7 +183,7 @@ int sandbox_guard(const struct sandbox *sandbox, const struct cgroup *cgroup,
 	return rc;
 }
 
-void sandbox_prepare(const struct launch *launch, const struct cgroup *cgroup,
+void sandbox_prepare(const struct launch *launch, const struct cgroup *cgroup, int rules_fd,
 		     const char *no_cgroup, struct sandbox *out)
 {
 	uint32_t wanted = launch->spec.wants.isolation;
@@ -185,8 +196,9 @@ void sandbox_prepare(const struct launch *launch, const struct cgroup *cgroup,
 
 	if (wanted == ISOLATION_CONTAINER)
 		sandbox_add_why(out, "container", "the job has no image (--image)");
-	out->has_rules = wants_groups && (sandbox_try_v2(launch, cgroup, no_cgroup, out) ||
-					  sandbox_try_v1(launch, cgroup, no_cgroup, out));
+	out->has_rules =
+	    wants_groups && (sandbox_try_v2(launch, cgroup, rules_fd, no_cgroup, out) ||
+			     sandbox_try_v1(launch, cgroup, no_cgroup, out));
 	if (!out->has_rules && wants_files)
 		(void)sandbox_try_landlock(launch, out);
 

@@ -41,8 +41,9 @@ struct sandbox {
 };
 
 /* Puts the device rules around the job's cgroup (fd -1: there is none, `no_cgroup` says why) where
- * the job wants that and it can be done. What fails is said in `out`. */
-void sandbox_prepare(const struct launch *launch, const struct cgroup *cgroup,
+ * the job wants that and it can be done. What fails is said in `out`. `rules_fd`: the program of
+ * these rules, or -1. */
+void sandbox_prepare(const struct launch *launch, const struct cgroup *cgroup, int rules_fd,
 		     const char *no_cgroup, struct sandbox *out);
 /* The same of a job with an image, whose rules image_prepare() has made. */
 void sandbox_judge_image(const struct launch *launch, const struct image *image,

@@ -110,6 +110,8 @@ static void what_is_joined_later_is_joined(void **state)
 	}
 	(void)kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	cgroup_remove_one_v1(limit.late);
+	assert_true(!limit.late[0] || !file_exists(limit.late));
 	remove_group(&group);
 }
 

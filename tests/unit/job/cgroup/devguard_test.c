@@ -317,9 +317,51 @@ static void what_is_no_cgroup_has_no_rules(void **state)
 	tmp = unit_tmp_free(tmp);
 }
 
+/* The same rules have the same program, which many cgroups can have. */
+static void test_made_before(void **state)
+{
+	struct devguard_cache cache = DEVGUARD_CACHE_NONE;
+	struct devguard_rule some[] = {{'c', 195, 0, 0, DEVGUARD_ALL}};
+	int first = devguard_cache_get(&cache, some, 1);
+	assert_int_equal(devguard_cache_get(&cache, some, 0), -1);
+	if (first < 0) {
+		assert_true(cache.is_off || geteuid() != 0);
+		devguard_cache_done(&cache);
+		print_message("skipped: the kernel makes no such programs for us\n");
+		skip();
+	}
+
+	int again = devguard_cache_get(&cache, some, 1);
+	assert_true(again >= 0 && again != first);
+	assert_int_equal(cache.used, 1);
+	for (uint32_t i = 1; i <= DEVGUARD_CACHE_MAX; i++) {
+		some[0].first = some[0].last = i;
+		int other = devguard_cache_get(&cache, some, 1);
+		assert_true(other >= 0);
+		(void)close(other);
+	}
+	assert_int_equal(cache.used, DEVGUARD_CACHE_MAX);
+	some[0].last++; /* other rules, as many */
+	int longer = devguard_cache_get(&cache, some, 1);
+	assert_true(longer >= 0);
+	assert_int_equal(
+	    cache.made[(cache.next + DEVGUARD_CACHE_MAX - 1) % DEVGUARD_CACHE_MAX].rules[0].last,
+	    DEVGUARD_CACHE_MAX + 1);
+	devguard_cache_done(&cache);
+
+	const struct cgroup none = CGROUP_NONE;
+	struct err err = {0};
+	assert_true(devguard_attach_made(&none, first, &err) < 0);
+	assert_true(err.text[0] != '\0');
+	(void)close(first); /* they outlive the cache */
+	(void)close(again);
+	(void)close(longer);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_made_before),
 	    cmocka_unit_test(the_program_denies_what_is_listed_and_nothing_else),
 	    cmocka_unit_test(as_many_rules_as_there_may_be),
 	    cmocka_unit_test(a_denied_node_cannot_be_made_or_opened),

@@ -39,7 +39,7 @@ static struct sandbox judge(uint32_t wanted, uint32_t least, const char *denied_
 	launch.spec.uid = 1000;
 	launch.minimum_isolation = least;
 	(void)snprintf(launch.denied_why, sizeof(launch.denied_why), "%s", denied_why);
-	sandbox_prepare(&launch, &none, "none is wanted", &sandbox);
+	sandbox_prepare(&launch, &none, -1, "none is wanted", &sandbox);
 	return sandbox;
 }
 
