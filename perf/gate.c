@@ -229,3 +229,13 @@ int gate_close(struct gate_report *report)
 
 	return status;
 }
+
+int gate_main(int argc, char **argv, const char *program, const char *summary,
+	      const struct gate_part *parts, size_t count)
+{
+	int rest = argc;
+	struct gate_report *report = gate_open(argc, argv, program, summary, true, &rest);
+
+	gate_parts(report, parts, count, rest < argc ? argv[rest] : NULL);
+	return gate_close(report);
+}

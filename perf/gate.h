@@ -49,6 +49,10 @@ void gate_parts(struct gate_report *report, const struct gate_part *parts, size_
 void gate_note(struct gate_report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* All of a program without options of its own: gate_open(), the parts, gate_close(). */
+int gate_main(int argc, char **argv, const char *program, const char *summary,
+	      const struct gate_part *parts, size_t count);
+
 /* Prints the report and frees it. Returns the exit status: 0, or 1 when a gate was missed. */
 int gate_close(struct gate_report *report);
 

@@ -486,12 +486,9 @@ static const struct gate_part bench_parts[] = {
 
 int main(int argc, char **argv)
 {
-	int rest = argc;
-	struct gate_report *report =
-	    gate_open(argc, argv, "kubelet",
-		      "Measures the kubelet door on simulated machines. The name of one part\n"
-		      "(register, mig, allocate, prefer, rdma) as an argument measures that alone.",
-		      true, &rest);
-	gate_parts(report, bench_parts, array_length(bench_parts), rest < argc ? argv[rest] : NULL);
-	return gate_close(report);
+	return gate_main(
+	    argc, argv, "kubelet",
+	    "Measures the kubelet door on simulated machines. The name of one part\n"
+	    "(register, mig, allocate, prefer, rdma) as an argument measures that alone.",
+	    bench_parts, array_length(bench_parts));
 }

@@ -393,12 +393,9 @@ static const struct gate_part bench_parts[] = {
 
 int main(int argc, char **argv)
 {
-	int rest = argc;
-	struct gate_report *report =
-	    gate_open(argc, argv, "node",
-		      "Measures what makes a node ready, on simulated machines. The name of one\n"
-		      "part (labels, set, doctor, start, late) as an argument measures that alone.",
-		      true, &rest);
-	gate_parts(report, bench_parts, array_length(bench_parts), rest < argc ? argv[rest] : NULL);
-	return gate_close(report);
+	return gate_main(
+	    argc, argv, "node",
+	    "Measures what makes a node ready, on simulated machines. The name of one\n"
+	    "part (labels, set, doctor, start, late) as an argument measures that alone.",
+	    bench_parts, array_length(bench_parts));
 }

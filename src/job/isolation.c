@@ -3,9 +3,9 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <string.h>
 
 #include "base/check.h"
+#include "base/names.h"
 
 static const char *const isolation_names[] = {
     [ISOLATION_BEST] = "best",
@@ -28,14 +28,11 @@ static bool isolation_is_level(uint32_t isolation)
 /* -EINVAL: it is none of those from `first` to the one before `end`. */
 static int isolation_find(const char *text, uint32_t first, uint32_t end, uint32_t *out)
 {
-	for (uint32_t i = first; i < end; i++) {
-		if (strcmp(text, isolation_names[i]) == 0) {
-			*out = i;
-			return 0;
-		}
-	}
-
-	return -EINVAL;
+	int at = names_find(isolation_names, text);
+	if (at < (int)first || at >= (int)end)
+		return -EINVAL;
+	*out = (uint32_t)at;
+	return 0;
 }
 
 const char *isolation_asked_to_string(uint32_t asked)

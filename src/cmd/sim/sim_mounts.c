@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/names.h"
 
 enum mounts_limits {
 	MOUNTS_DEPTH_MAX = 4,
@@ -43,18 +44,13 @@ static const char *const merged[] = {
     "/sys/module",
     "/dev",
     "/dev/dri",
-    NULL,
 };
 
 static int merge(const char *target, const char *sim, uint32_t depth, struct err *err);
 
 static bool is_merged(const char *target)
 {
-	for (size_t i = 0; merged[i]; i++) {
-		if (strcmp(merged[i], target) == 0)
-			return true;
-	}
-	return false;
+	return names_find(merged, target) >= 0;
 }
 
 static int bind(const char *source, const char *target, struct err *err)
