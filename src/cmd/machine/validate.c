@@ -110,7 +110,6 @@ static int validate_main(const struct cmd_call *call)
 		return code;
 
 	struct validate_run run = {.call = call,
-				   .tool = "sluice validate",
 				   .output = options->output,
 				   .json = options->json,
 				   .level = options->level,

@@ -167,7 +167,7 @@ static int run_json(const struct validate_run *run, const struct checks *checks,
 	jsonw_init(&json, out);
 	jsonw_object(&json, NULL);
 	jsonw_text(&json, "schema", RESULT_SCHEMA);
-	jsonw_text(&json, "tool", run->tool);
+	jsonw_text(&json, "tool", run->call->path);
 	jsonw_text(&json, "version", cmd_version());
 	jsonw_text(&json, "started", started);
 	run_json_argv(&json);

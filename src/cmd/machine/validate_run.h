@@ -42,7 +42,6 @@ extern const struct cmd_exit_row validate_exits[];
 
 struct validate_run {
 	const struct cmd_call *call;
-	const char *tool; /* "sluice validate": in the result */
 	struct validate_plan plan;
 	enum option_output output;
 	const char *json; /* a file for the result, besides; NULL */

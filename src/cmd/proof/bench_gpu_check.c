@@ -114,8 +114,7 @@ static int check_main(const struct cmd_call *call)
 			      fill < CHECK_FILL_MIN || fill > CHECK_FILL_MAX))
 		return cmd_usage(call, "--fill '%s': 0.1 to 0.95", options->fill);
 
-	struct validate_run run = {
-	    .call = call, .tool = call->path, .output = options->output, .json = options->json};
+	struct validate_run run = {.call = call, .output = options->output, .json = options->json};
 	run.plan = (struct validate_plan){.mask = check_mask_of(call->command->name),
 					  .gpus = options->gpus,
 					  .library = options->library,
@@ -130,6 +129,12 @@ static int check_main(const struct cmd_call *call)
 	return validate_run_all(&run);
 }
 
+/* What all of these commands have. */
+#define CHECK_COMMAND                                                                              \
+	.run = check_main, .defaults = &check_defaults,                                            \
+	.options_size = sizeof(struct gpu_check_options), .exit_unwritten = CMD_EXIT_CANNOT_WRITE, \
+	.exits = validate_exits
+
 static const struct cmd_example check_vectoradd_examples[] = {
     {"sluice bench gpu vectoradd", "does a GPU compute at all?"},
     {NULL, NULL},
@@ -140,12 +145,8 @@ const struct command cmd_bench_gpu_vectoradd = {
     .summary = "Add two vectors on each GPU and check every sum",
     .description = "Prints the UUID of each GPU and what the vectorAdd of the CUDA samples prints: "
 		   "\"Test PASSED\" where all 50,000 sums are right.",
-    .run = check_main,
+    CHECK_COMMAND,
     .options = check_plain_rows,
-    .defaults = &check_defaults,
-    .options_size = sizeof(struct gpu_check_options),
-    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
-    .exits = validate_exits,
     .examples = check_vectoradd_examples,
 };
 
@@ -159,12 +160,8 @@ const struct command cmd_bench_gpu_bandwidth = {
     .summary = "Measure copies between host and GPUs, within and between GPUs",
     .description = "By the copy engine and by the GPU's processors, one way and both; all data are "
 		   "checked. The processor is bound to the NUMA node of the GPU.",
-    .run = check_main,
+    CHECK_COMMAND,
     .options = check_copy_rows,
-    .defaults = &check_defaults,
-    .options_size = sizeof(struct gpu_check_options),
-    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
-    .exits = validate_exits,
     .examples = check_bandwidth_examples,
 };
 
@@ -178,12 +175,8 @@ const struct command cmd_bench_gpu_p2p = {
     .summary = "Measure copies from GPU to GPU, through the host and straight",
     .description = "Which GPU reaches which, how fast it is with that access and without, one way "
 		   "and both, and how long 16 bytes take.",
-    .run = check_main,
+    CHECK_COMMAND,
     .options = check_copy_rows,
-    .defaults = &check_defaults,
-    .options_size = sizeof(struct gpu_check_options),
-    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
-    .exits = validate_exits,
     .examples = check_p2p_examples,
 };
 
@@ -199,12 +192,8 @@ const struct command cmd_bench_gpu_stress = {
 	"Fills most of the memory with results of one product of matrices, computed again and "
 	"again on all GPUs at once: finds memory that flips, and GPUs that err when hot or are "
 	"always wrong. `burn` is the load that only keeps a GPU busy.",
-    .run = check_main,
+    CHECK_COMMAND,
     .options = check_stress_rows,
-    .defaults = &check_defaults,
-    .options_size = sizeof(struct gpu_check_options),
-    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
-    .exits = validate_exits,
     .examples = check_stress_examples,
 };
 
@@ -218,12 +207,8 @@ const struct command cmd_bench_gpu_metrics = {
     .summary = "Find out whether the service's metrics tell the truth",
     .description = "Brings GPUs to known levels and compares what the exporter of a running "
 		   "service says meanwhile.",
-    .run = check_main,
+    CHECK_COMMAND,
     .options = check_metrics_rows,
-    .defaults = &check_defaults,
-    .options_size = sizeof(struct gpu_check_options),
-    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
-    .exits = validate_exits,
     .examples = check_metrics_examples,
 };
 
@@ -236,11 +221,7 @@ const struct command cmd_bench_gpu_all = {
     .name = "all",
     .summary = "All of these checks, one after the other",
     .description = "vectoradd, bandwidth, p2p, stress, metrics.",
-    .run = check_main,
+    CHECK_COMMAND,
     .options = check_all_rows,
-    .defaults = &check_defaults,
-    .options_size = sizeof(struct gpu_check_options),
-    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
-    .exits = validate_exits,
     .examples = check_all_examples,
 };

@@ -357,6 +357,11 @@ static int load_main(const struct cmd_call *call)
 
 /* --- the verbs -------------------------------------------------------------------------------- */
 
+/* What all of these commands have. */
+#define LOAD_COMMAND                                                                               \
+	.run = load_main, .options_size = sizeof(struct load_options),                             \
+	.exit_unwritten = CMD_EXIT_CANNOT_WRITE, .exits = load_exits
+
 static const struct cmd_example gemm_examples[] = {
     {"sluice bench gpu gemm --seconds 60 --size 8192", "the rate of a large product"},
     {"sluice bench gpu gemm --barrier /tmp/b --tenants 2 & "
@@ -372,12 +377,9 @@ const struct command cmd_bench_gpu_gemm = {
 	"Two launches are queued at any time, so that the GPU always has work. 64 random "
 	"elements of the product are verified against double precision before anything "
 	"is timed, and after it.",
-    .run = load_main,
+    LOAD_COMMAND,
     .options = gemm_rows,
     .defaults = &gemm_defaults,
-    .options_size = sizeof(struct load_options),
-    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
-    .exits = load_exits,
     .examples = gemm_examples,
 };
 const struct command cmd_bench_gpu_burn = {
@@ -388,32 +390,23 @@ const struct command cmd_bench_gpu_burn = {
 	"a "
 	"second a result is compared with the first one; a bit that differs is an error of the "
 	"hardware and ends it.",
-    .run = load_main,
+    LOAD_COMMAND,
     .options = burn_rows,
     .defaults = &burn_defaults,
-    .options_size = sizeof(struct load_options),
-    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
-    .exits = load_exits,
 };
 const struct command cmd_bench_gpu_small = {
     .name = "small",
     .summary = "Time launches of next to nothing: what a launch costs the host",
-    .run = load_main,
+    LOAD_COMMAND,
     .options = small_rows,
     .defaults = &small_defaults,
-    .options_size = sizeof(struct load_options),
-    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
-    .exits = load_exits,
 };
 const struct command cmd_bench_gpu_graph = {
     .name = "graph",
     .summary = "The same of a graph of 100 kernels",
-    .run = load_main,
+    LOAD_COMMAND,
     .options = small_rows,
     .defaults = &small_defaults,
-    .options_size = sizeof(struct load_options),
-    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
-    .exits = load_exits,
 };
 const struct command cmd_bench_gpu_lc = {
     .name = "lc",
@@ -422,30 +415,21 @@ const struct command cmd_bench_gpu_lc = {
 	"The times are drawn before it starts, and a latency counts from the time at which the "
 	"request was due: a GPU that stands still is not asked less meanwhile. What is unfinished "
 	"at the end counts with its age.",
-    .run = load_main,
+    LOAD_COMMAND,
     .options = lc_rows,
     .defaults = &lc_defaults,
-    .options_size = sizeof(struct load_options),
-    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
-    .exits = load_exits,
 };
 const struct command cmd_bench_gpu_alloc = {
     .name = "alloc",
     .summary = "Take memory in every way there is, each until a target or its first error",
-    .run = load_main,
+    LOAD_COMMAND,
     .options = alloc_rows,
     .defaults = &small_defaults,
-    .options_size = sizeof(struct load_options),
-    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
-    .exits = load_exits,
 };
 const struct command cmd_bench_gpu_ruler = {
     .name = "ruler",
     .summary = "Show when others have the GPU: lengths of slices and of the gaps between them",
-    .run = load_main,
+    LOAD_COMMAND,
     .options = ruler_rows,
     .defaults = &small_defaults,
-    .options_size = sizeof(struct load_options),
-    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
-    .exits = load_exits,
 };
