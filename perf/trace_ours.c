@@ -102,7 +102,7 @@ static uint64_t ours_due_ns(const struct ours *ours, const struct ours_job *job)
 {
 	uint64_t served_s = ours->served_s[job->from->user];
 
-	return schedule_due_ns(ours->rules.reserve_after_ns, job->from->gpus,
+	return schedule_due_ns(ours->rules.reserve_after_ns, job->from->gpus, TRACE_GPUS,
 			       (int64_t)ours_ns(job->from->arrives_s),
 			       served_s > 0 ? ours_ns(served_s) : 0);
 }

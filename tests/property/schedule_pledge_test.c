@@ -204,9 +204,9 @@ static void life_pass(struct life *life)
 		if (job->waits) {
 			job->job.own_score = (int64_t)(life->now - job->came) * 1000 +
 					     (int64_t)job->job.wants.priority * 100000000;
-			job->job.due_ns =
-			    schedule_due_ns(life->rules.reserve_after_ns, job->job.gpus,
-					    (int64_t)job->came, life->served[job->job.uid]);
+			job->job.due_ns = schedule_due_ns(
+			    life->rules.reserve_after_ns, job->job.gpus, life->gpu_count,
+			    (int64_t)job->came, life->served[job->job.uid]);
 			jobs[count++] = &job->job;
 		}
 		if (!job->runs_now)

@@ -341,7 +341,7 @@ static uint64_t queue_due_ns(const struct queue *queue, const struct queue_job *
 	case JOB_REASON_WAITING_FOR_RESOURCE:
 	case JOB_REASON_QUEUE_ORDER:
 		return schedule_due_ns(queue->rules.reserve_after_ns, job->job.gpus,
-				       job->waits_since_ns,
+				       schedule_machine_gpus(&queue->machine), job->waits_since_ns,
 				       queue_member_served_ns(queue, job->job.uid));
 	default: /* others than jobs keep it waiting */
 		return 0;

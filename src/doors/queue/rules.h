@@ -49,7 +49,7 @@ struct rules_weights {
 };
 #define RULES_WEIGHTS_DEFAULT                                                                      \
 	{                                                                                          \
-		.age = 100, .size = 20, .priority = 100000, .usage = 30                            \
+		.age = 100, .size = 50, .priority = 100000, .usage = 20                            \
 	}
 #define RULES_HALF_LIFE_NS UINT64_C(86400000000000)
 

@@ -95,8 +95,10 @@ struct schedule_device {
 };
 
 enum schedule_due_limits {
-	SCHEDULE_NARROW_TIMES = 12, /* so many times as long as a wide job waits one of one GPU, or
-				       of none, before it is due */
+	/* So many times as long as a wide job, one of half the machine's GPUs or more, waits before
+	 * it is due one of fewer; and one of one GPU, or of none, on a machine with more. */
+	SCHEDULE_MIDDLE_TIMES = 4,
+	SCHEDULE_NARROW_TIMES = 12,
 };
 #define SCHEDULE_AFTER_MAX_NS (UINT64_C(10) * 365 * 86400 * 1000000000 / SCHEDULE_NARROW_TIMES)
 
@@ -222,12 +224,12 @@ struct schedule_input {
 int schedule_pass(struct schedule_machine *machine, const struct schedule_input *input,
 		  struct err *err);
 
-/* From when on something may be pledged to a job of so many GPUs, which waits since
- * `waits_since_ns` (below 0: since before the clock began); 0: never. Where `after_ns` is the
+/* From when on something may be pledged to a job of so many of the machine's GPUs, which waits
+ * since `waits_since_ns` (below 0: since before the clock began); 0: never. Where `after_ns` is the
  * rules' reserve_after_ns, and the last job of its user to which something was pledged started at
  * `served_ns` (0: there was none): one who has many waiting does not get all that becomes free. */
-uint64_t schedule_due_ns(uint64_t after_ns, uint32_t gpus, int64_t waits_since_ns,
-			 uint64_t served_ns);
+uint64_t schedule_due_ns(uint64_t after_ns, uint32_t gpus, uint32_t machine_gpus,
+			 int64_t waits_since_ns, uint64_t served_ns);
 
 /* In how long there are devices for the job at the earliest, if all that run end as they say and
  * nothing else is started; SCHEDULE_NEVER: not known. Pledges, and what other waiting jobs keep, do

@@ -5,15 +5,22 @@
 
 #include "doors/queue/schedule/schedule_internal.h"
 
-uint64_t schedule_due_ns(uint64_t after_ns, uint32_t gpus, int64_t waits_since_ns,
-			 uint64_t served_ns)
+static uint64_t pledge_times(uint32_t gpus, uint32_t machine_gpus)
+{
+	if (gpus < 2)
+		return SCHEDULE_NARROW_TIMES;
+	return gpus < machine_gpus - machine_gpus / 2 ? SCHEDULE_MIDDLE_TIMES : 1;
+}
+
+uint64_t schedule_due_ns(uint64_t after_ns, uint32_t gpus, uint32_t machine_gpus,
+			 int64_t waits_since_ns, uint64_t served_ns)
 {
 	if (after_ns == 0)
 		return 0;
 
 	/* Far more than anybody waits, and little enough to add. */
 	uint64_t step_ns = after_ns < SCHEDULE_AFTER_MAX_NS ? after_ns : SCHEDULE_AFTER_MAX_NS;
-	uint64_t wait_ns = gpus < 2 ? step_ns * SCHEDULE_NARROW_TIMES : step_ns;
+	uint64_t wait_ns = step_ns * pledge_times(gpus, machine_gpus);
 	int64_t due_ns = waits_since_ns + (int64_t)wait_ns;
 	int64_t next_ns = served_ns > 0 ? (int64_t)(served_ns + step_ns) : due_ns;
 

@@ -4,9 +4,9 @@
  *
  *   score = age + size + priority - usage
  *
- * in points. By default an hour of waiting is worth 100 of them, each GPU beyond the first 20, a
+ * in points. By default an hour of waiting is worth 100 of them, each GPU beyond the first 50, a
  * step of priority 100,000, and an hour of the whole machine that the job's user has had lately
- * costs 30. What somebody has had fades: after each half-life it counts half as much. Age has no
+ * costs 20. What somebody has had fades: after each half-life it counts half as much. Age has no
  * upper limit and usage fades, so of two jobs of the same priority the one that has waited long
  * enough comes first, whosoever it is: nobody starves.
  *

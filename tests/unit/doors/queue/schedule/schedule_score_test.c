@@ -24,10 +24,10 @@ static void test_parts(void **state)
 	struct schedule_score score = SCORE(.waited_ns = 90 * HOUR / 60, .gpus = 4, .priority = -2,
 					    .usage_hours = 16, .machine_gpus = 8);
 	assert_int_equal(score.age, 150 * POINT);
-	assert_int_equal(score.size, 60 * POINT);
+	assert_int_equal(score.size, 150 * POINT);
 	assert_int_equal(score.priority, -200000 * POINT);
-	assert_int_equal(score.usage, 60 * POINT);
-	assert_int_equal(schedule_score_total(&score), (150 + 60 - 200000 - 60) * POINT);
+	assert_int_equal(score.usage, 40 * POINT);
+	assert_int_equal(schedule_score_total(&score), (150 + 150 - 200000 - 40) * POINT);
 	const struct rules_weights weights = {.age = 1, .size = 2, .priority = 3, .usage = 4};
 	score = score_of(
 	    &weights,
@@ -36,8 +36,8 @@ static void test_parts(void **state)
 	assert_int_equal(schedule_score_total(&score), (1 + 2 + 3 - 4) * POINT);
 	score = SCORE(.gpus = 0);
 	assert_int_equal(schedule_score_total(&score), 0);
-	assert_int_equal(schedule_score_gpu(NULL, 8), 3750);
-	assert_int_equal(schedule_score_gpu(NULL, 0), 30 * POINT);
+	assert_int_equal(schedule_score_gpu(NULL, 8), 2500);
+	assert_int_equal(schedule_score_gpu(NULL, 0), 20 * POINT);
 }
 
 /* Whatever comes: no part runs over. */

@@ -174,23 +174,30 @@ static void when_jobs_are_due(void **state)
 {
 	const uint64_t ten = 600;
 
-	assert_int_equal(schedule_due_ns(0, 2, 5, 0), 0);
-	assert_int_equal(schedule_due_ns(0, 1, 5, 0), 0);
-	assert_int_equal(schedule_due_ns(ten, 2, 1000, 0), 1600);
-	assert_int_equal(schedule_due_ns(ten, 1, 1000, 0), 1000 + SCHEDULE_NARROW_TIMES * ten);
-	assert_int_equal(schedule_due_ns(ten, 0, 1000, 0), 1000 + SCHEDULE_NARROW_TIMES * ten);
-	assert_int_equal(schedule_due_ns(ten, 8, 1000, 500), 1600);
-	assert_int_equal(schedule_due_ns(ten, 8, 1000, 5000), 5600);
+	assert_int_equal(schedule_due_ns(0, 2, 8, 5, 0), 0);
+	assert_int_equal(schedule_due_ns(0, 1, 8, 5, 0), 0);
+	assert_int_equal(schedule_due_ns(ten, 4, 8, 1000, 0), 1600);
+	assert_int_equal(schedule_due_ns(ten, 1, 8, 1000, 0), 1000 + SCHEDULE_NARROW_TIMES * ten);
+	assert_int_equal(schedule_due_ns(ten, 0, 8, 1000, 0), 1000 + SCHEDULE_NARROW_TIMES * ten);
+	assert_int_equal(schedule_due_ns(ten, 8, 8, 1000, 500), 1600);
+	assert_int_equal(schedule_due_ns(ten, 8, 8, 1000, 5000), 5600);
+	/* Fewer than half of the GPUs; of two one is not wide, and what there is is not known. */
+	assert_int_equal(schedule_due_ns(ten, 3, 8, 1000, 0), 1000 + SCHEDULE_MIDDLE_TIMES * ten);
+	assert_int_equal(schedule_due_ns(ten, 3, 7, 1000, 0), 1000 + SCHEDULE_MIDDLE_TIMES * ten);
+	assert_int_equal(schedule_due_ns(ten, 2, 3, 1000, 0), 1600);
+	assert_int_equal(schedule_due_ns(ten, 1, 2, 1000, 0), 1000 + SCHEDULE_NARROW_TIMES * ten);
+	assert_int_equal(schedule_due_ns(ten, 2, 0, 1000, 0), 1600);
 	/* Its user's others do not put it off for ever. */
-	assert_int_equal(schedule_due_ns(ten, 1, 1000, 5000), 1000 + SCHEDULE_NARROW_TIMES * ten);
-	assert_int_equal(schedule_due_ns(ten, 1, 1000, 50000), 50600);
+	assert_int_equal(schedule_due_ns(ten, 1, 8, 1000, 5000),
+			 1000 + SCHEDULE_NARROW_TIMES * ten);
+	assert_int_equal(schedule_due_ns(ten, 1, 8, 1000, 50000), 50600);
 	/* It waited before the machine was up. */
-	assert_int_equal(schedule_due_ns(ten, 2, -700, 0), 1);
-	assert_int_equal(schedule_due_ns(ten, 2, -100, 0), 500);
-	assert_int_equal(schedule_due_ns(UINT64_MAX, 1, 0, 0),
+	assert_int_equal(schedule_due_ns(ten, 4, 8, -700, 0), 1);
+	assert_int_equal(schedule_due_ns(ten, 4, 8, -100, 0), 500);
+	assert_int_equal(schedule_due_ns(UINT64_MAX, 1, 8, 0, 0),
 			 SCHEDULE_AFTER_MAX_NS * SCHEDULE_NARROW_TIMES);
-	assert_in_range(schedule_due_ns(UINT64_MAX, 1, INT64_MAX / 4, INT64_MAX / 4), INT64_MAX / 4,
-			INT64_MAX);
+	assert_in_range(schedule_due_ns(UINT64_MAX, 1, 8, INT64_MAX / 4, INT64_MAX / 4),
+			INT64_MAX / 4, INT64_MAX);
 }
 
 static void the_shortest_first_where_the_owner_says_so(void **state)
