@@ -117,6 +117,20 @@ def test_where_no_order_was_kept(machine):
     assert reply.err.count("\n") == 1
 
 
+def test_each_worker_has_an_order(machine):
+    """Of ranks: the first one's is the job's."""
+    number = ran(machine, f"echo rank $RANK >&2; {FOUR}; echo e", "--workers", "3", "--mpi", "ranks")
+    for worker in range(3):
+        reply = machine.run("sluice", "logs", "--worker", worker, number).ok()
+        assert (reply.out, reply.err) == (f"rank {worker}\na\nb\nc\nd\ne\n", ""), worker
+        assert machine.run("sluice", "logs", "--worker", worker, "-e", number).ok().out == f"rank {worker}\nb\nd\n"
+    streams = [each["stream"] for each in objects(machine, "--worker", "2", number)]
+    assert streams == ["stderr", "stdout", "stderr", "stdout", "stderr", "stdout"]
+    turns = ran(machine, THOUSAND, "--workers", "3", "--mpi", "ranks")
+    for worker in range(3):
+        assert machine.run("sluice", "logs", "--worker", worker, turns).ok().out.splitlines() == TURNS, worker
+
+
 def test_beside_as_many_jobs_as_the_kernel_has_watches_for(machine):
     """A quarter of the instances of inotify is for jobs: the next one has no order, which is said."""
     with open("/proc/sys/fs/inotify/max_user_instances", encoding="ascii") as file:

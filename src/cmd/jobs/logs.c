@@ -297,7 +297,8 @@ static int logs_find_worker(struct logs *logs, struct err *err)
 			     " has no output of its own: that of an mpirun is the launcher's",
 			     number, logs->id);
 
-	if (rc == 0)
+	/* The first one writes where the job does, and its order is the job's. */
+	if (rc == 0 && number > 0)
 		memcpy(logs->path, path, sizeof(path));
 
 	return rc;

@@ -30,11 +30,18 @@ static void order_close(int *fd)
 		(void)close(take_fd(fd));
 }
 
-static int order_watch(const struct order *self, int fd)
+static int order_watch(int notify_fd, int fd)
 {
 	char path[ORDER_NAME_MAX];
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* fits */
-	return inotify_add_watch(self->notify_fd, path, IN_MODIFY);
+	return inotify_add_watch(notify_fd, path, IN_MODIFY);
+}
+
+static bool order_watch_both(struct order *self, int notify_fd, int out_fd, int err_fd)
+{
+	self->watches[INTERLEAVE_OUT] = order_watch(notify_fd, out_fd);
+	self->watches[INTERLEAVE_ERR] = order_watch(notify_fd, err_fd);
+	return self->watches[INTERLEAVE_OUT] >= 0 && self->watches[INTERLEAVE_ERR] >= 0;
 }
 
 void order_open(struct order *self, int job_fd, const struct launch *launch, int out_fd, int err_fd)
@@ -51,24 +58,49 @@ void order_open(struct order *self, int job_fd, const struct launch *launch, int
 	if (self->notify_fd < 0)
 		return;
 
-	self->watches[INTERLEAVE_OUT] = order_watch(self, out_fd);
-	self->watches[INTERLEAVE_ERR] = order_watch(self, err_fd);
-	if (self->watches[INTERLEAVE_OUT] < 0 || self->watches[INTERLEAVE_ERR] < 0)
+	if (!order_watch_both(self, self->notify_fd, out_fd, err_fd))
 		order_close(&self->notify_fd);
 }
 
+void order_add_worker(struct order *job, struct order *self, uint32_t worker, int out_fd,
+		      int err_fd)
+{
+	struct order **end = &job->next;
+	size_t count = 0;
+
+	for (; *end; end = &(*end)->next)
+		count++;
+	*self = ORDER_NONE;
+	if (!job->source || job->notify_fd < 0 || count == ORDER_WORKERS_MAX ||
+	    !order_watch_both(self, job->notify_fd, out_fd, err_fd))
+		return;
+
+	(void)snprintf(self->prefix, sizeof(self->prefix), "w%" PRIu32 ".", worker); /* fits */
+	self->job_fd = job->job_fd;
+	self->attempt = job->attempt;
+	self->uid = job->uid;
+	self->gid = job->gid;
+	self->drain = job->drain;
+	self->context = job->context;
+	*end = self;
+}
+
 /* --- the index -------------------------------------------------------------------------------- */
+
+static void order_name(const struct order *self, const char *what, char out[ORDER_NAME_MAX])
+{
+	(void)snprintf(out, ORDER_NAME_MAX, "%s%s.%" PRIu32, self->prefix, what,
+		       self->attempt); /* fits */
+}
 
 /* Whoever waits for it sees that it is gone. */
 static void order_give_up(struct order *self)
 {
 	char name[ORDER_NAME_MAX];
-	(void)snprintf(name, sizeof(name), "order.%" PRIu32, self->attempt); /* fits */
+	order_name(self, "order", name);
 	if (self->index_fd >= 0)
 		(void)unlinkat(self->job_fd, name, 0); /* or it says less than it could */
 	order_close(&self->index_fd);
-	if (self->source)
-		self->source->fd = -1;
 	self->is_over = true;
 }
 
@@ -79,7 +111,7 @@ static bool order_make_index(struct order *self)
 	if (self->index_fd >= 0)
 		return true;
 
-	(void)snprintf(name, sizeof(name), "order.%" PRIu32, self->attempt); /* fits */
+	order_name(self, "order", name);
 	(void)unlinkat(self->job_fd, name, 0); /* of a start that was given back */
 	self->index_fd =
 	    openat(self->job_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -129,26 +161,41 @@ static void order_take_turn(struct order *self, enum interleave_stream stream)
 		self->turns++;
 }
 
-/* False: there were none. */
-static bool order_read_turns(struct order *self)
+/* Whose it is, of the job or of a worker. */
+static void order_take_event(struct order *job, int watch)
+{
+	for (struct order *self = job; self; self = self->next) {
+		for (int i = 0; i < INTERLEAVE_STREAMS; i++) {
+			if (watch != self->watches[i] || self->is_over)
+				continue;
+			order_take_turn(self, (enum interleave_stream)i);
+			self->is_told = true;
+			return;
+		}
+	}
+}
+
+static void order_read_events(struct order *job)
 {
 	char events[ORDER_EVENTS] __attribute__((aligned(__alignof__(struct inotify_event))));
 	ssize_t length;
-	bool has_some = false;
 
-	while ((length = read(self->notify_fd, events, sizeof(events))) > 0) {
-		has_some = true;
-
+	while ((length = read(job->notify_fd, events, sizeof(events))) > 0) {
 		for (ssize_t at = 0; at < length;) {
 			const struct inotify_event *event = (const void *)(events + at);
 			at += (ssize_t)(sizeof(*event) + event->len);
-			if (event->wd == self->watches[INTERLEAVE_OUT])
-				order_take_turn(self, INTERLEAVE_OUT);
-			else if (event->wd == self->watches[INTERLEAVE_ERR])
-				order_take_turn(self, INTERLEAVE_ERR);
+			order_take_event(job, event->wd);
 		}
 	}
+}
 
+/* False: there were none. */
+static bool order_read_turns(struct order *job, struct order *self)
+{
+	order_read_events(job);
+
+	bool has_some = self->is_told;
+	self->is_told = false;
 	return has_some;
 }
 
@@ -158,8 +205,7 @@ static uint64_t order_grown(struct order *self, enum interleave_stream stream)
 	struct stat info;
 
 	if (self->files[stream] < 0) {
-		(void)snprintf(name, sizeof(name), "%s.%" PRIu32, order_files[stream],
-			       self->attempt); /* fits */
+		order_name(self, order_files[stream], name);
 		self->files[stream] =
 		    openat(self->job_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	}
@@ -216,10 +262,11 @@ static void order_measure(struct order *self, uint64_t grown[INTERLEAVE_STREAMS]
  * nothing is written: what was measured then is all of these turns. Else there may be turns whose
  * bytes are not measured yet. Few tries: who writes all the time would keep us from all else. True:
  * there were turns. */
-static bool order_read(struct order *self, bool is_last, uint64_t grown[INTERLEAVE_STREAMS])
+static bool order_read(struct order *job, struct order *self, bool is_last,
+		       uint64_t grown[INTERLEAVE_STREAMS])
 {
 	const struct timespec told = {.tv_nsec = ORDER_TOLD_NS};
-	bool has_some = order_read_turns(self);
+	bool has_some = order_read_turns(job, self);
 
 	for (int i = 0; i < ORDER_QUIET_TRIES; i++) {
 		order_measure(self, grown);
@@ -227,7 +274,7 @@ static bool order_read(struct order *self, bool is_last, uint64_t grown[INTERLEA
 			break;
 
 		(void)nanosleep(&told, NULL);
-		if (!order_read_turns(self))
+		if (!order_read_turns(job, self))
 			break;
 
 		has_some = true;
@@ -248,11 +295,11 @@ static void order_add_rest(struct order *self, const struct interleave_window *w
 }
 
 /* True: something has happened. `is_last`: nobody writes any more. */
-static bool order_look(struct order *self, bool is_last)
+static bool order_look(struct order *job, struct order *self, bool is_last)
 {
 	struct interleave_window window;
 	const uint64_t start[] = {self->seen[INTERLEAVE_OUT], self->seen[INTERLEAVE_ERR]};
-	bool is_news = order_read(self, is_last, window.grown);
+	bool is_news = order_read(job, self, is_last, window.grown);
 	_cleanup_free_ char *out = order_text(self, INTERLEAVE_OUT, window.grown[INTERLEAVE_OUT]);
 	_cleanup_free_ char *err = order_text(self, INTERLEAVE_ERR, window.grown[INTERLEAVE_ERR]);
 
@@ -283,7 +330,7 @@ static bool order_look(struct order *self, bool is_last)
 
 /* The sooner it is looked, the more of the order is known; but a job that writes all the time costs
  * a look every now and then. What is late is looked for later. */
-static bool order_waits(struct order *self)
+static bool order_waits(struct order *self, bool has_late)
 {
 	uint64_t now_ns = clock_real_ns();
 	if (now_ns - self->second_ns >= CLOCK_NS_PER_S) {
@@ -291,7 +338,7 @@ static bool order_waits(struct order *self)
 		self->looks = 0;
 	}
 
-	return ++self->looks > ORDER_LOOKS || self->turns > 0;
+	return ++self->looks > ORDER_LOOKS || has_late;
 }
 
 static void order_ready(void *context, short revents)
@@ -306,10 +353,22 @@ static void order_ready(void *context, short revents)
 	else
 		(void)!read(self->timer_fd, &drop, sizeof(drop)); /* it may not have been that */
 
-	bool is_news = order_look(self, false);
-	if (self->is_over)
+	bool is_news = false, has_late = false, is_over = true;
+
+	if (self->next) /* of any of them, and the job's own may be over */
+		order_read_events(self);
+
+	/* Workers that have written nothing are let alone. */
+	for (struct order *each = self; each; each = each->next) {
+		if (!each->is_over && (each == self || each->is_told || each->turns > 0))
+			is_news = order_look(self, each, false) || is_news;
+		has_late = has_late || (!each->is_over && each->turns > 0);
+		is_over = is_over && each->is_over;
+	}
+
+	if (is_over)
 		self->source->fd = -1;
-	else if (is_news && order_waits(self) && self->timer_fd >= 0 &&
+	else if (is_news && order_waits(self, has_late) && self->timer_fd >= 0 &&
 		 timerfd_settime(self->timer_fd, 0, &after, NULL) == 0)
 		self->source->fd = self->timer_fd;
 	else
@@ -327,20 +386,28 @@ void order_listen(struct order *self, struct watch_source *source)
 	self->source = source;
 }
 
+static void order_end(struct order *job, struct order *self)
+{
+	self->drain = NULL; /* that is over */
+	if (!self->is_over)
+		(void)order_look(job, self, true);
+
+	order_close(&self->index_fd);
+	for (int i = 0; i < INTERLEAVE_STREAMS; i++)
+		order_close(&self->files[i]);
+	self->is_over = true;
+}
+
 void order_done(struct order *self)
 {
 	if (self->notify_fd < 0)
 		return;
 
-	self->drain = NULL; /* that is over */
-	if (!self->is_over)
-		(void)order_look(self, true);
+	for (struct order *each = self; each; each = each->next)
+		order_end(self, each);
 	if (self->source)
 		self->source->fd = -1;
 
-	order_close(&self->index_fd);
 	order_close(&self->timer_fd);
-	for (int i = 0; i < INTERLEAVE_STREAMS; i++)
-		order_close(&self->files[i]);
-	self->is_over = true;
+	self->next = NULL;
 }

@@ -232,6 +232,7 @@ static int run_make_workers(struct supervisor *self, struct err *err)
 						.tokens = self->tokens.tokens,
 						.token_count = self->tokens.count,
 						.output = &self->output,
+						.order = &self->order,
 						.memories = &self->memories};
 	int rc = workers_new(&options, &self->workers, err);
 	if (rc < 0)

@@ -30,6 +30,7 @@
 #include "libexec/supervise/landlock.h"
 #include "libexec/supervise/mpienv.h"
 #include "libexec/supervise/nodes.h"
+#include "libexec/supervise/order.h"
 #include "libexec/supervise/output.h"
 #include "libexec/supervise/port.h"
 #include "libexec/supervise/prepare.h"
@@ -74,6 +75,7 @@ struct workers {
 	struct worker launcher;
 	struct workers_call *calls; /* owned, RSHSERVER_CALLS_MAX */
 	char *ranks_argv[WORKERS_ARGV];
+	struct order *orders; /* owned, ORDER_WORKERS_MAX: of ranks; NULL: none */
 	struct rshserver *server;
 	int timer_fd;
 	struct job_watch *watch;
@@ -404,6 +406,9 @@ static int workers_start_rank(struct workers *self, size_t index, uint16_t port,
 		rc = err->code;
 	if (rc == 0 && index > 0)
 		output_pair(self->options.output);
+	if (rc == 0 && index > 0 && index <= ORDER_WORKERS_MAX && self->orders)
+		order_add_worker(self->options.order, &self->orders[index - 1], (uint32_t)index,
+				 out_fd, err_fd);
 	if (rc < 0) {
 		(void)jobenv_free(environment);
 		return rc;
@@ -435,6 +440,8 @@ static void workers_run_ranks(struct workers *self, size_t call, const int *fds)
 
 	workers_link_output(self, "out");
 	workers_link_output(self, "err");
+	if (!self->orders) /* without memory none is kept */
+		self->orders = calloc(ORDER_WORKERS_MAX, sizeof(*self->orders));
 
 	for (; rc == 0 && started < self->count; started++) {
 		struct workers_call *entry = workers_free_call(self);
@@ -777,6 +784,7 @@ struct workers *workers_free(struct workers *self)
 
 	cgroup_close(&self->launcher.cgroup);
 	free(self->list);
+	free(self->orders);
 	free(self->calls);
 	free(self);
 

@@ -45,7 +45,8 @@ struct workers_options {
 	const struct init *init;       /* a PID namespace for all of the job; NULL: none */
 	const struct token *tokens;    /* borrowed */
 	size_t token_count;
-	struct output *output;		 /* where what ranks write goes through; borrowed */
+	struct output *output; /* where what ranks write goes through; borrowed */
+	struct order *order;   /* looks after the orders of ranks until order_done(); borrowed */
 	struct nodes_memories *memories; /* for GPU nodes of their own; borrowed; NULL: none */
 };
 

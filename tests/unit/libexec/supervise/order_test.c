@@ -88,13 +88,13 @@ static void look(struct fixture *fixture)
 }
 
 /* "o3 e4 ..."; "none" where there is no index. */
-static const char *kept(struct fixture *fixture)
+static const char *kept_in(struct fixture *fixture, const char *name)
 {
 	uint8_t record[INTERLEAVE_RECORD];
 	enum interleave_stream stream;
 	uint64_t length;
 	size_t at = 0;
-	int fd = openat(fixture->job_fd, "order.1", O_RDONLY | O_CLOEXEC);
+	int fd = openat(fixture->job_fd, name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return "none";
 
@@ -106,6 +106,11 @@ static const char *kept(struct fixture *fixture)
 	}
 	(void)close(fd);
 	return fixture->text;
+}
+
+static const char *kept(struct fixture *fixture)
+{
+	return kept_in(fixture, "order.1");
 }
 
 static void turns_are_kept_however_late_it_is_looked(void **state)
@@ -132,6 +137,51 @@ static void one_output_alone_needs_no_index(void **state)
 	assert_string_equal(kept(fixture), "o4 e3 ");
 }
 
+/* By one instance of inotify for all; each has its own files. */
+static void workers_have_orders_of_their_own(void **state)
+{
+	struct fixture *fixture = *state, worker = {.job_fd = fixture->job_fd};
+	static const char *const names[] = {"w3.out.1", "w3.err.1", "w3.order.1"};
+	begin(fixture);
+	for (int i = 0; i < INTERLEAVE_STREAMS; i++)
+		worker.fds[i] = openat(fixture->job_fd, names[i],
+				       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	order_add_worker(&fixture->order, &worker.order, 3, worker.fds[INTERLEAVE_OUT],
+			 worker.fds[INTERLEAVE_ERR]);
+	job_writes(&worker, "e1\nbbb\n");
+	job_writes(fixture, "a\n");
+	job_writes(&worker, "e22\n");
+	job_writes(fixture, "e1\n");
+	look(fixture);
+	assert_string_equal(kept(fixture), "o2 e3 ");
+	assert_string_equal(kept_in(fixture, names[2]), "e3 o4 e4 ");
+	job_writes(&worker, "c\n");
+	look(fixture); /* at the worker alone */
+	assert_string_equal(kept_in(fixture, names[2]), "e3 o4 e4 o2 ");
+	job_writes(&worker, "e333\n");
+	order_done(&fixture->order);
+	assert_string_equal(kept(fixture), "o2 e3 ");
+	assert_string_equal(kept_in(fixture, names[2]), "e3 o4 e4 o2 e5 ");
+	for (int i = 0; i < 3; i++)
+		(void)unlinkat(fixture->job_fd, names[i], 0);
+	for (int i = 0; i < INTERLEAVE_STREAMS; i++)
+		(void)close(worker.fds[i]);
+}
+
+static void so_many_workers_and_no_more(void **state)
+{
+	struct fixture *fixture = *state;
+	static struct order workers[ORDER_WORKERS_MAX + 1];
+	begin(fixture);
+	for (uint32_t i = 0; i <= ORDER_WORKERS_MAX; i++)
+		order_add_worker(&fixture->order, &workers[i], i + 1, fixture->fds[INTERLEAVE_OUT],
+				 fixture->fds[INTERLEAVE_ERR]);
+	assert_ptr_equal(workers[ORDER_WORKERS_MAX - 2].next, &workers[ORDER_WORKERS_MAX - 1]);
+	assert_null(workers[ORDER_WORKERS_MAX - 1].next);
+	order_done(&fixture->order);
+	assert_null(fixture->order.next);
+}
+
 static void who_is_not_asked_keeps_none(void **state)
 {
 	struct fixture *fixture = *state;
@@ -150,6 +200,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(turns_are_kept_however_late_it_is_looked, set_up,
 					    tear_down),
 	    cmocka_unit_test_setup_teardown(one_output_alone_needs_no_index, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(workers_have_orders_of_their_own, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(so_many_workers_and_no_more, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(who_is_not_asked_keeps_none, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
