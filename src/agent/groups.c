@@ -2,15 +2,12 @@
 #include "agent/groups.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/child.h"
+#include "agent/askname.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/loop.h"
@@ -22,13 +19,10 @@ struct groups_entry {
 	bool is_known, is_due; /* is_due: somebody is to be asked */
 };
 
-/* A process that asks. */
 struct groups_question {
 	struct groups *groups; /* borrowed */
-	struct child *child;   /* owned; NULL: this place is free */
+	struct askname ask;
 	size_t entry;
-	int answer_fd;		     /* owned; -1: none */
-	struct loop_timer *deadline; /* owned */
 };
 
 struct groups {
@@ -85,14 +79,6 @@ static bool groups_read(const struct groups *groups, const char *name, gid_t *ou
 
 /* --- others ---------------------------------------------------------------------------------- */
 
-static void groups_end_question(struct groups_question *question)
-{
-	question->child = child_free(question->child);
-	cleanup_close_fn(&question->answer_fd);
-	question->answer_fd = -1;
-	loop_timer_stop(question->deadline);
-}
-
 /* "name:x:1234:members": of the name that was asked for, whatever its case there. */
 static bool groups_read_answer(char *text, gid_t *out)
 {
@@ -108,20 +94,13 @@ static bool groups_read_answer(char *text, gid_t *out)
 	return true;
 }
 
-static void groups_on_answer(struct child *child, const struct child_end *end, void *context)
+static void groups_on_answer(char *text, void *context)
 {
 	struct groups_question *question = context;
 	struct groups *groups = question->groups;
 	struct groups_entry *entry = &groups->entry[question->entry];
-	char text[GROUPS_ANSWER_MAX];
-	gid_t gid = 0;
-	ssize_t length = read(question->answer_fd, text, sizeof(text) - 1);
-
-	text[length > 0 ? length : 0] = '\0';
-	bool is_known = !end->was_killed && end->value == 0 && groups_read_answer(text, &gid);
-
-	groups_end_question(question);
-	bool is_new = is_known && groups_set(entry, gid);
+	gid_t gid;
+	bool is_new = groups_read_answer(text, &gid) && groups_set(entry, gid);
 
 	if (!entry->is_known && !loop_timer_is_running(groups->again))
 		loop_timer_start(groups->again, GROUPS_AGAIN_NS);
@@ -130,50 +109,20 @@ static void groups_on_answer(struct child *child, const struct child_end *end, v
 		groups->options.changed(groups->options.context);
 }
 
-static void groups_on_deadline(void *context)
-{
-	struct groups_question *question = context;
-	(void)child_kill_group(question->child, SIGKILL);
-}
-
 /* A group of LDAP can have more members than a pipe holds: only the front of the line is passed on,
  * so that nobody waits for us to read. */
 static bool groups_ask(struct groups *groups, struct groups_question *question, size_t index)
 {
-	int pair[2];
-	if (pipe2(pair, O_CLOEXEC | O_NONBLOCK) < 0)
-		return false;
-
 	const char *getent = groups->options.getent ? groups->options.getent : "getent";
 	char shell[] = "sh", option[] = "-c", script[] = "\"$1\" group \"$2\" | head -c 500";
 	char program[512], name[GROUPS_NAME_MAX];
 
 	(void)snprintf(program, sizeof(program), "%s", getent);
 	memcpy(name, groups->entry[index].name, sizeof(name));
+	question->entry = index;
 
 	char *argv[] = {shell, option, script, shell, program, name, NULL};
-	const struct child_fd fds[] = {{.source = pair[1], .target = 1}};
-	const struct child_spec spec = {
-	    .path = "/bin/sh",
-	    .argv = argv,
-	    .directory = "/",
-	    .fds = fds,
-	    .fd_count = 1,
-	    .new_session = true,
-	};
-
-	question->entry = index;
-	question->answer_fd = pair[0];
-	question->child =
-	    child_start(groups->options.children, &spec, groups_on_answer, question, NULL);
-	(void)close(pair[1]);
-
-	if (question->child)
-		loop_timer_start(question->deadline, GROUPS_ANSWER_NS);
-	else
-		groups_end_question(question);
-
-	return question->child != NULL;
+	return askname_start(&question->ask, "/bin/sh", argv) == 0;
 }
 
 /* As many as may ask at a time; each that ends asks on. */
@@ -182,7 +131,7 @@ static void groups_ask_due(struct groups *groups)
 	size_t at = 0;
 
 	for (size_t i = 0; i < GROUPS_ASKING_MAX; i++) {
-		if (groups->question[i].child)
+		if (groups->question[i].ask.child)
 			continue;
 
 		while (at < groups->count && !groups->entry[at].is_due)
@@ -202,7 +151,7 @@ static bool groups_is_asked(const struct groups *groups, size_t index)
 {
 	bool is_asked = groups->entry[index].is_due;
 	for (size_t i = 0; i < GROUPS_ASKING_MAX; i++)
-		is_asked |= groups->question[i].child && groups->question[i].entry == index;
+		is_asked |= groups->question[i].ask.child && groups->question[i].entry == index;
 	return is_asked;
 }
 
@@ -277,17 +226,12 @@ struct groups *groups_new(const struct groups_options *options, struct err *err)
 	}
 
 	groups->options = *options;
-	for (size_t i = 0; i < GROUPS_ASKING_MAX; i++) {
-		groups->question[i].groups = groups;
-		groups->question[i].answer_fd = -1;
-	}
-
 	groups->again = loop_timer_new(options->loop, groups_on_again, groups, err);
 	for (size_t i = 0; groups->again && i < GROUPS_ASKING_MAX; i++) {
 		struct groups_question *question = &groups->question[i];
-		question->deadline =
-		    loop_timer_new(options->loop, groups_on_deadline, question, err);
-		if (!question->deadline)
+		question->groups = groups;
+		if (askname_init(&question->ask, options->loop, options->children, groups_on_answer,
+				 question, err) < 0)
 			return groups_free(groups);
 	}
 
@@ -299,16 +243,10 @@ struct groups *groups_free(struct groups *groups)
 	if (!groups)
 		return NULL;
 
-	for (size_t i = 0; i < GROUPS_ASKING_MAX; i++) {
-		struct groups_question *question = &groups->question[i];
-		if (question->child)
-			(void)child_kill_group(question->child, SIGKILL);
-		if (question->deadline)
-			groups_end_question(question);
-		question->deadline = loop_timer_free(question->deadline);
-	}
-
+	for (size_t i = 0; i < GROUPS_ASKING_MAX; i++)
+		askname_done(&groups->question[i].ask);
 	groups->again = loop_timer_free(groups->again);
 	free(groups);
+
 	return NULL;
 }

@@ -21,13 +21,11 @@ struct groups;
 struct loop;
 
 enum groups_limits {
-	GROUPS_NAME_MAX = 64,	 /* with its NUL */
-	GROUPS_MAX = 80,	 /* names; those beyond are not known */
-	GROUPS_ASKING_MAX = 4,	 /* processes at a time */
-	GROUPS_ANSWER_MAX = 512, /* bytes of an answer; the members behind them are left out */
+	GROUPS_NAME_MAX = 64,  /* with its NUL */
+	GROUPS_MAX = 80,       /* names; those beyond are not known */
+	GROUPS_ASKING_MAX = 4, /* processes at a time */
 };
-#define GROUPS_ANSWER_NS UINT64_C(10000000000) /* then the process is killed */
-#define GROUPS_AGAIN_NS	 UINT64_C(60000000000) /* between looks for what is not known */
+#define GROUPS_AGAIN_NS UINT64_C(60000000000) /* between looks for what is not known */
 
 struct groups_options {
 	struct loop *loop;	    /* borrowed */

@@ -2,17 +2,14 @@
 #include "agent/users.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pwd.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/child.h"
+#include "agent/askname.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -26,13 +23,10 @@ struct users_entry {
 	char name[USERS_NAME_MAX];
 };
 
-/* A process that asks. */
 struct users_question {
 	struct users *users; /* borrowed */
-	struct child *child; /* owned; NULL: this place is free */
+	struct askname ask;
 	uid_t uid;
-	int answer_fd;		     /* owned; -1: none */
-	struct loop_timer *deadline; /* owned */
 };
 
 struct users {
@@ -91,29 +85,13 @@ static bool users_read_file(const struct users *users, struct users_entry *entry
 	return false;
 }
 
-static void users_end_question(struct users_question *question)
-{
-	question->child = child_free(question->child);
-	cleanup_close_fn(&question->answer_fd);
-	question->answer_fd = -1;
-	loop_timer_stop(question->deadline);
-}
-
-static void users_on_answer(struct child *child, const struct child_end *end, void *context)
+static void users_on_answer(char *text, void *context)
 {
 	struct users_question *question = context;
 	const struct users_options *options = &question->users->options;
 	struct users_entry *entry = users_find(question->users, question->uid);
-	char text[USERS_ANSWER_MAX];
-	ssize_t length = read(question->answer_fd, text, sizeof(text) - 1);
-
-	text[length > 0 ? length : 0] = '\0';
 	char *colon = strchr(text, ':');
-	bool is_named = entry && colon && !end->was_killed && end->value == 0 &&
-			users_is_name(text, (size_t)(colon - text));
-
-	users_end_question(question);
-	if (!is_named)
+	if (!entry || !colon || !users_is_name(text, (size_t)(colon - text)))
 		return;
 
 	*colon = '\0';
@@ -124,51 +102,30 @@ static void users_on_answer(struct child *child, const struct child_end *end, vo
 		options->named(options->context);
 }
 
-static void users_on_deadline(void *context)
-{
-	struct users_question *question = context;
-	(void)child_kill(question->child, SIGKILL);
-}
-
 /* Asks the name service. That there is nobody to ask just now is no failure: the entry is looked up
  * again later. */
 static void users_ask(struct users *users, struct users_entry *entry)
 {
 	struct users_question *question = NULL;
 	for (size_t i = 0; i < USERS_ASKING_MAX && !question; i++) {
-		if (!users->question[i].child)
+		if (!users->question[i].ask.child)
 			question = &users->question[i];
 	}
 
-	int pair[2];
-	if (!question || pipe2(pair, O_CLOEXEC | O_NONBLOCK) < 0) {
+	if (!question) {
 		entry->until_ns = 0;
 		return;
 	}
 
 	char number[16], program[] = "getent", database[] = "passwd";
 	(void)snprintf(number, sizeof(number), "%u", (unsigned)entry->uid);
+	question->uid = entry->uid;
 
 	char *argv[] = {program, database, number, NULL};
-	const struct child_fd fds[] = {{.source = pair[1], .target = 1}};
-	const struct child_spec spec = {
-	    .path = users->options.getent ? users->options.getent : program,
-	    .argv = argv,
-	    .directory = "/",
-	    .fds = fds,
-	    .fd_count = 1,
-	};
-
-	question->uid = entry->uid;
-	question->answer_fd = pair[0];
-	question->child =
-	    child_start(users->options.children, &spec, users_on_answer, question, NULL);
-	(void)close(pair[1]);
-
-	if (question->child)
-		loop_timer_start(question->deadline, USERS_ANSWER_NS);
-	else
-		users_end_question(question);
+	int rc = askname_start(&question->ask,
+			       users->options.getent ? users->options.getent : program, argv);
+	if (rc < 0 && rc != -ECHILD)
+		entry->until_ns = 0;
 }
 
 const char *users_name(struct users *users, uid_t uid)
@@ -198,14 +155,8 @@ struct users *users_new(const struct users_options *options, struct err *err)
 	for (size_t i = 0; i < USERS_ASKING_MAX; i++) {
 		struct users_question *question = &users->question[i];
 		question->users = users;
-		question->answer_fd = -1;
-	}
-
-	for (size_t i = 0; i < USERS_ASKING_MAX; i++) {
-		struct users_question *question = &users->question[i];
-		question->deadline =
-		    loop_timer_new(options->loop, users_on_deadline, question, err);
-		if (!question->deadline)
+		if (askname_init(&question->ask, options->loop, options->children, users_on_answer,
+				 question, err) < 0)
 			return users_free(users);
 	}
 
@@ -217,15 +168,9 @@ struct users *users_free(struct users *users)
 	if (!users)
 		return NULL;
 
-	for (size_t i = 0; i < USERS_ASKING_MAX; i++) {
-		struct users_question *question = &users->question[i];
-		if (question->child)
-			(void)child_kill(question->child, SIGKILL);
-		if (question->deadline)
-			users_end_question(question);
-		question->deadline = loop_timer_free(question->deadline);
-	}
-
+	for (size_t i = 0; i < USERS_ASKING_MAX; i++)
+		askname_done(&users->question[i].ask);
 	free(users);
+
 	return NULL;
 }

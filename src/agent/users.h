@@ -19,10 +19,8 @@ enum users_limits {
 	USERS_NAME_MAX = 128,  /* bytes with the NUL; whose name is longer has a number */
 	USERS_CACHE_MAX = 512, /* remembered; then the oldest is forgotten */
 	USERS_ASKING_MAX = 4,  /* processes at a time */
-	USERS_ANSWER_MAX = 4096,
 };
-#define USERS_ANSWER_NS UINT64_C(10000000000)  /* then the process is killed */
-#define USERS_FRESH_NS	UINT64_C(600000000000) /* then it is looked up again */
+#define USERS_FRESH_NS UINT64_C(600000000000) /* then it is looked up again */
 
 struct users_options {
 	struct loop *loop;	    /* borrowed */

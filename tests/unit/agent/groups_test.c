@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/askname.h"
 #include "base/child.h"
 #include "base/err.h"
 #include "base/loop.h"
@@ -120,7 +121,7 @@ static void test_a_directory_that_goes_away(void **state)
 	groups_look_again(scene->groups);
 	assert_int_equal(child_set_count(scene->children), 1);
 	assert_true(groups_find(scene->groups, "lab", &gid, NULL));
-	assert_int_equal(loop_advance(scene->loop, GROUPS_ANSWER_NS, NULL), 0);
+	assert_int_equal(loop_advance(scene->loop, ASKNAME_NS, NULL), 0);
 	getent_pass_until_no_child(scene); /* it was killed */
 	assert_true(groups_find(scene->groups, "lab", &gid, NULL));
 	assert_int_equal(gid, 60);

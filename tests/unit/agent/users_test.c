@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/users.h"
 
+#include "agent/askname.h"
 #include "base/child.h"
 #include "base/err.h"
 #include "base/loop.h"
@@ -78,7 +79,7 @@ static void test_a_directory_that_does_not_answer(void **state)
 	struct getent *scene = *state;
 	start(scene, "#!/bin/sh\nexec sleep 1000\n");
 	assert_string_equal(users_name(scene->users, 4000), "4000");
-	assert_int_equal(loop_advance(scene->loop, USERS_ANSWER_NS, NULL), 0);
+	assert_int_equal(loop_advance(scene->loop, ASKNAME_NS, NULL), 0);
 	getent_pass_until_no_child(scene);
 	assert_string_equal(users_name(scene->users, 4000), "4000");
 }
