@@ -13,11 +13,13 @@ import tempfile
 
 import yaml
 
+from kubelet_cases import FLAGS
+
 HERE = pathlib.Path(__file__).resolve().parent / "manifests"
 ROOT = HERE.parent.parent.parent
 CHART = ROOT / "packaging" / "helm" / "sluice"
 BUILD = 1800  # seconds on a slow machine
-KUBERNETES = {"oldest": "1.25.16", "newest": "1.36.1"}
+KUBERNETES = {"oldest": "1.25.16", "newest": "1.36.3"}
 PRESETS = ["values", *sorted(path.stem for path in CHART.glob("values-*.yaml"))]
 # Besides the presets: what is off in all of them.
 SETTINGS = {
@@ -83,13 +85,13 @@ class Manifests:
         if not go:
             self.missing.append("Go is not installed: apt install golang-go")
             return
-        readonly = {**os.environ, "GOFLAGS": "-mod=readonly"}
         print("building Helm and readers of manifests (minutes, the first time)", flush=True)
         try:
             for name, package in (("helm", "helm.sh/helm/v3/cmd/helm"), ("oldest", "."), ("newest", ".")):
                 program = folder / (name if name == "helm" else f"manifests-{name}")
+                flags = {**os.environ, "GOFLAGS": FLAGS.get(name, "-mod=readonly")}
                 step([go, "build", "-buildvcs=false", "-ldflags=-s -w", "-o", str(program), package], HERE / name,
-                     f"building {name} of the manifests' readers (is there a network?)", readonly, BUILD)
+                     f"building {name} of the manifests' readers (is there a network?)", flags, BUILD)
                 if name == "helm":
                     self.helm = str(program)
                 else:
