@@ -374,7 +374,9 @@ static enum launch_exit main_supervise(struct supervisor *self, struct err *err)
 	agents_say(&self->agents, CONTROL_RESULT, 0, 0, NULL);
 	job_watch_idle(&self->agents, NULL, 0); /* who has just come hears it as well */
 	crash_point("supervisor.said_result");
-	(void)unlinkat(LAUNCH_FD_DIRECTORY, "control", 0); /* nobody listens there any more */
+	/* The socket's file goes with the job. ext4 without a journal does not use an inode again
+	 * for minutes after it was deleted, and looks at each of those whenever it makes a file
+	 * (recently_deleted() in fs/ext4/ialloc.c). */
 	crash_point("supervisor.ending");
 
 	return LAUNCH_EXIT_DONE;
