@@ -10,7 +10,7 @@ import pytest
 
 from conftest import DEADLINE_S, ROOT
 
-MODULES = [ROOT / "packaging" / "selinux" / name for name in ("sluice.cil", "sluice-gpu.cil")]
+MODULES = [ROOT / "packaging" / "selinux" / name for name in ("sluice.cil", "sluice-gpu.cil", "sluice-jobs.cil")]
 BASE = ROOT / "tests" / "selinux" / "base.cil"
 UDICA = ROOT / "tests" / "selinux" / "udica.cil"
 # What the service's type may write to, and whom it may speak with.
@@ -18,7 +18,7 @@ WRITTEN = {"container_var_lib_t", "container_file_t", "xserver_misc_device_t", "
            "sluice.socket", "tmpfs_t"}
 SPOKEN_TO = {"kubelet_t", "unconfined_service_t"}
 SOCKETS = ("unix_stream_socket", "tcp_socket")
-OPTIONAL = ("kubelet_t", "unconfined_service_t", "infiniband_device_t", "kubernetes_file_t")
+OPTIONAL = ("initrc_t", "kubelet_t", "unconfined_service_t", "infiniband_device_t", "kubernetes_file_t")
 
 pytestmark = pytest.mark.skipif(not shutil.which("secilc"), reason="needs secilc")
 
@@ -66,10 +66,16 @@ def test_the_service_may_what_it_needs_and_no_more(tmp_path):
 
 def test_containers_may_open_gpus_and_adapters_and_nothing_else(tmp_path):
     without = rules(tmp_path, BASE, UDICA, MODULES[0])
-    more = [rule for rule in rules(tmp_path, BASE, UDICA, *MODULES) if rule not in without]
+    more = [rule for rule in rules(tmp_path, BASE, UDICA, *MODULES[:2]) if rule not in without]
     assert {(source, target, kind) for source, target, kind, _ in more} == {
         ("container_domain", "xserver_misc_device_t", "chr_file"), ("container_domain", "infiniband_device_t", "chr_file")}
     assert all({"open", "read", "write", "ioctl", "map"} <= may for *_, may in more)
+
+
+def test_supervisors_may_watch_their_pipes_and_nothing_else(tmp_path):
+    without = rules(tmp_path, BASE, UDICA, *MODULES[:2])
+    more = [rule for rule in rules(tmp_path, BASE, UDICA, *MODULES) if rule not in without]
+    assert more == [("initrc_t", "initrc_t", "fifo_file", {"watch"})]
 
 
 @pytest.mark.parametrize("rule", ["(allow sluice.process shadow_t (file (read)))",

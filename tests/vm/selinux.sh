@@ -8,7 +8,7 @@
 # arguments: security=selinux selinux=1 enforcing=0
 # memory: 2048
 # minutes: 40
-# files: packaging/selinux/sluice.cil packaging/selinux/sluice-gpu.cil tests/selinux/debian.cil tests/selinux/udica.cil
+# files: packaging/selinux/sluice.cil packaging/selinux/sluice-gpu.cil packaging/selinux/sluice-jobs.cil tests/selinux/debian.cil tests/selinux/udica.cil
 . /test/lib.sh
 
 log=/var/log/audit/audit.log
@@ -20,6 +20,10 @@ runs_as() { # PROGRAM TYPE
 # kernel look for one.
 denials() {
 	grep -a -h 'avc: *denied' "$log" | grep -a -E 'comm="sluice|sluice\.process|container_t|xserver_misc_device_t' | grep -a -v -E 'module_request|comm="runcon"'
+}
+outputs_in_order() {
+	sluice run --gpus 0 --name order -- sh -c 'for i in 1 2 3; do echo $i; sleep 0.2; echo $i$i >&2; sleep 0.2; done' >/dev/null 2>&1
+	[ "$(sluice logs order 2>/dev/null | grep -v "==>" | tr '\n' ' ')" = "1 11 2 22 3 33 " ] || { sluice logs order && return 1; }
 }
 no_denials() { [ -z "$(denials)" ] || { denials && return 1; }; }
 in_container() { # OPTIONS... SCRIPT
@@ -34,7 +38,7 @@ bound() { in_container --device-cgroup-rule "c 195:* rwm" -v /dev/nvidia0:/dev/n
 check "the tree has labels" has ":shadow_t:" ls -Z /etc/shadow
 check "systemd has a type" runs_as systemd init_t
 cd /test/files
-check "our modules load" semodule -i debian.cil udica.cil sluice.cil sluice-gpu.cil
+check "our modules load" semodule -i debian.cil udica.cil sluice.cil sluice-gpu.cil sluice-jobs.cil
 cd /
 chcon -t bin_t /usr/bin/crun # debian.cil says why
 systemctl start auditd.service
@@ -65,6 +69,7 @@ done
 check "a job runs" has "GPU-51ce51ce" sluice run -- sh -c 'echo $CUDA_VISIBLE_DEVICES'
 check "with nothing of another GPU" has "not permitted" sluice run --gpu-ids 0 -- sh -c "$opens" sh /dev/nvidia1
 check "and limits" sluice run --gpus 0 --mem 64Mi --pids 20 -- true
+check "both outputs are in their order" outputs_in_order
 check "workers have a remote shell" has "worker 1" sluice run --workers 2 --name sum -- \
 	sh -c '$HYDRA_LAUNCHER_EXEC -x -n me@sum-worker-1 echo worker \$SLUICE_WORKER'
 check "metrics are served" has "sluice_gpus 2" busybox wget -q -O - http://127.0.0.1:9400/metrics
