@@ -116,7 +116,8 @@ static uint64_t log_pair_size(const struct log_pair *pair, enum interleave_strea
 	return fstat(pair->files[stream], &info) == 0 ? (uint64_t)info.st_size : 0;
 }
 
-/* Reads on from the record that may have grown. False: there is no index, or no more of it. */
+/* Reads on from the last record that is known, which may have grown. False: there is no index, or no
+ * more of it. */
 static bool log_pair_read_index(struct log_pair *pair)
 {
 	struct stat info;
@@ -131,7 +132,9 @@ static bool log_pair_read_index(struct log_pair *pair)
 	if (!pair->index)
 		return false;
 
-	size_t from = pair->place.record * INTERLEAVE_RECORD;
+	size_t known = pair->index_length / INTERLEAVE_RECORD;
+	size_t last = known > pair->place.record ? known - 1 : pair->place.record;
+	size_t from = last * INTERLEAVE_RECORD;
 
 	while (from < LOG_PAIR_INDEX_MAX) {
 		ssize_t got = pread(pair->index_fd, pair->index + from, LOG_PAIR_INDEX_MAX - from,

@@ -158,6 +158,57 @@ static void the_last_lines_are_those_of_both(void **state)
 	}
 }
 
+/* Bytes that this process has read so far; 0: the kernel does not count. */
+static uint64_t bytes_read(void)
+{
+	char line[64];
+	unsigned long long count = 0;
+	FILE *file = fopen("/proc/self/io", "re");
+	if (!file)
+		return 0;
+	if (fgets(line, sizeof(line), file))
+		(void)sscanf(line, "rchar: %llu", &count);
+	(void)fclose(file);
+	return count;
+}
+
+static void the_index_is_read_once(void **state)
+{
+	enum { LINES = 4096, INDEX = 2 * LINES * INTERLEAVE_RECORD, FILES = 4 * LINES };
+	struct fixture *fixture = *state;
+	char lines[2][2 * LINES], part[READ];
+	uint8_t index[INDEX];
+
+	for (size_t i = 0; i < LINES; i++) {
+		memcpy(lines[0] + 2 * i, "o\n", 2);
+		memcpy(lines[1] + 2 * i, "e\n", 2);
+		interleave_format(INTERLEAVE_OUT, 2, index + 2 * i * INTERLEAVE_RECORD);
+		interleave_format(INTERLEAVE_ERR, 2, index + (2 * i + 1) * INTERLEAVE_RECORD);
+	}
+
+	append(fixture, "out", lines[0], sizeof(lines[0]));
+	append(fixture, "err", lines[1], sizeof(lines[1]));
+	append(fixture, "order", index, sizeof(index));
+
+	uint64_t before = bytes_read();
+	if (before == 0)
+		skip();
+
+	struct log_pair *pair = open_pair(fixture, false);
+	assert_non_null(pair);
+	size_t shown = 0;
+	ssize_t got;
+
+	while ((got = log_pair_read(pair, true, part, sizeof(part))) > 0)
+		for (ssize_t i = 0; i < got; i++, shown++)
+			assert_int_equal(part[i], "o\ne\n"[shown % 4]);
+	assert_int_equal(shown, FILES);
+	pair = log_pair_free(pair);
+
+	/* Its last record, which may have grown, is looked at again for each piece. */
+	assert_in_range(bytes_read() - before, FILES + INDEX, FILES + 3 * INDEX);
+}
+
 static void json_marks_each_line(void **state)
 {
 	struct fixture *fixture = *state;
@@ -207,6 +258,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(without_an_index_one_comes_after_the_other, set_up,
 					    tear_down),
 	    cmocka_unit_test_setup_teardown(the_last_lines_are_those_of_both, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(the_index_is_read_once, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(json_marks_each_line, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(json_cuts_no_character, set_up, tear_down),
 	};
