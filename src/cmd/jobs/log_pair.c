@@ -116,8 +116,8 @@ static uint64_t log_pair_size(const struct log_pair *pair, enum interleave_strea
 	return fstat(pair->files[stream], &info) == 0 ? (uint64_t)info.st_size : 0;
 }
 
-/* Reads on from the last record that is known, which may have grown. False: there is no index, or no
- * more of it. */
+/* Reads on from the last record that is known, which may have grown. False: there is no index, or
+ * no more of it. */
 static bool log_pair_read_index(struct log_pair *pair)
 {
 	struct stat info;
