@@ -199,3 +199,24 @@ def test_a_reservation_moves_off_a_gpu_that_fails(machine):
     # It stays where there is no other.
     machine.run("sluice", "jobs", "drain", "--gpu", "2").ok()
     assert reserved()["any"] == ["GPU 2"]
+
+
+def test_a_limit_does_not_grow_into_a_window(machine):
+    """A job that started because it would end before the window cannot be given more afterwards, but by root."""
+    machine.start("dgx-a100", "--gpus", "3")
+    machine.agent()
+    machine.run("sluice", "jobs", "reserve", "--gpu-ids", "1,2", "--user", BOB, "--begin", "now+1h", "--time", "1h", "--name", "lab").ok()
+    held, free, own = (number(machine, "--gpu-ids", gpu, "--time", "5m", "--", "sleep", "1000", user=user)
+                       for gpu, user in ((1, ALICE), (0, ALICE), (2, BOB)))
+    for job in (held, free, own):
+        machine.job_in(job, "Running")
+
+    def longer(job, time_text, user):
+        return machine.run("sluice", "jobs", "set", "--time", time_text, job, user=user, group=user, extra_groups=[], cwd="/")
+
+    reply = longer(held, "2h", ALICE)
+    assert reply.rc == 77 and f"job {held} runs on GPU 1, which is reserved: lab for " in reply.err, reply
+    longer(held, "30m", ALICE).ok()
+    longer(free, "2h", ALICE).ok()
+    longer(own, "2h", BOB).ok()
+    machine.run("sluice", "jobs", "set", "--time", "2h", held).ok()

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "doors/queue/claim/queue_claim.h"
 #include "doors/queue/queue_change.h"
 
 enum {
@@ -177,6 +178,39 @@ static int limit_check_promises(struct queue *queue, struct limit_pass *pass,
 	return rc;
 }
 
+/* Of a job that runs: whether it would have a GPU in a window in which that is another's. */
+static int limit_check_claims(struct queue *queue, const struct queue_job *job, uint64_t time_ns,
+			      struct err *err)
+{
+	int64_t now_unix_ns = clock_unix_ns();
+	struct job later = job->job; /* its texts are lent */
+
+	later.wants.time_ns = time_ns;
+	uint64_t left_ns = queue_left_ns(&later, now_unix_ns);
+	later.wants.time_ns = left_ns > 0 ? left_ns : 1; /* 0 is for ever */
+	uint64_t shut = queue_claim_shut(queue, &later, now_unix_ns);
+
+	for (size_t g = 0; shut && g < job->run->grant_count; g++) {
+		const struct schedule_device *device =
+		    schedule_machine_find(&queue->machine, job->run->grants[g].uuid);
+
+		for (size_t i = 0; device && i < queue->claims.count; i++) {
+			const struct claim *claim = &queue->claims.items[i];
+			char text[CLAIM_TEXT_MAX];
+
+			if (claim->kind != CLAIM_RESERVATION || !((device->claims & shut) >> i & 1))
+				continue;
+
+			return err_set(err, -EPERM,
+				       "job %" PRIu64 " runs on %s, which is reserved: %s; root "
+				       "and the members of sluice.jobs.adminGroup may set it",
+				       job->job.id, device->unit.label, claim_text(claim, text));
+		}
+	}
+
+	return 0;
+}
+
 static int limit_check(struct queue *queue, struct limit_pass *pass, const struct queue_job *job,
 		       uint64_t time_ns, struct err *err)
 {
@@ -199,7 +233,10 @@ static int limit_check(struct queue *queue, struct limit_pass *pass, const struc
 			       "sluice.jobs.adminGroup may give it more",
 			       job->job.id, limit_text(time_ns, wanted), limit_text(max_ns, most));
 
-	return is_waiting ? 0 : limit_check_promises(queue, pass, job, time_ns, err);
+	if (!is_waiting)
+		rc = limit_check_claims(queue, job, time_ns, err);
+
+	return is_waiting || rc < 0 ? rc : limit_check_promises(queue, pass, job, time_ns, err);
 }
 
 /* `*out_refused`: this one alone stays as it is. */
