@@ -28,8 +28,8 @@ def files(machine, number):
     return machine.state_dir / "j" / str(number)
 
 
-def finished(machine, script, *options):
-    number = machine.submit("sh", "-c", script, options=options)
+def finished(machine, script, *options, **how):
+    number = machine.submit("sh", "-c", script, options=options, **how)
     machine.run("sluice", "jobs", "wait", number)
     return number
 
@@ -208,6 +208,17 @@ def test_its_owner_reads_the_output_and_writes_none_of_it(limited):
     assert "output beyond 64 KiB was dropped" in limited.run("sluice", "logs", "--stderr", number, **NOBODY).ok().out
     reply = limited.run("sluice", "logs", number, **OTHERS)
     assert reply.rc == 77 and "belongs to another user" in reply.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_nor_of_the_order_of_its_outputs(limited):
+    """Its user reads the index, and cannot fill the disk by it."""
+    can_be_another(limited)
+    number = finished(limited, "echo a; echo b >&2; echo c", **NOBODY)
+    index = files(limited, number) / "order.1"
+    assert refused(limited, index)[0][0] == "Permission denied"
+    assert limited.run("sluice", "logs", number, **NOBODY).ok().out == "a\nb\nc\n"
+    assert limited.run("sluice", "logs", number).ok().out == "a\nb\nc\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")

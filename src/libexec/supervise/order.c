@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "job/launch.h"
+#include "libexec/supervise/prepare.h"
 
 enum { ORDER_NAME_MAX = 40, ORDER_TRIES = 2, ORDER_QUIET_TRIES = 4 };
 
@@ -54,6 +55,7 @@ void order_open(struct order *self, int job_fd, const struct launch *launch, int
 	self->attempt = launch->attempt;
 	self->uid = launch->spec.uid;
 	self->gid = launch->spec.gid;
+	self->is_limited = prepare_is_limited(job_fd, launch);
 	self->notify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (self->notify_fd < 0)
 		return;
@@ -80,6 +82,7 @@ void order_add_worker(struct order *job, struct order *self, uint32_t worker, in
 	self->attempt = job->attempt;
 	self->uid = job->uid;
 	self->gid = job->gid;
+	self->is_limited = job->is_limited;
 	self->drain = job->drain;
 	self->context = job->context;
 	*end = self;
@@ -104,6 +107,15 @@ static void order_give_up(struct order *self)
 	self->is_over = true;
 }
 
+static int order_give(const struct order *self)
+{
+	if (geteuid() != 0)
+		return 0;
+	if (self->is_limited)
+		return prepare_keep(self->index_fd, self->uid, self->gid);
+	return fchown(self->index_fd, self->uid, self->gid);
+}
+
 static bool order_make_index(struct order *self)
 {
 	char name[ORDER_NAME_MAX];
@@ -115,8 +127,7 @@ static bool order_make_index(struct order *self)
 	(void)unlinkat(self->job_fd, name, 0); /* of a start that was given back */
 	self->index_fd =
 	    openat(self->job_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	return self->index_fd >= 0 &&
-	       (geteuid() != 0 || fchown(self->index_fd, self->uid, self->gid) == 0);
+	return self->index_fd >= 0 && order_give(self) == 0;
 }
 
 static void order_write(struct order *self)

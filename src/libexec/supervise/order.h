@@ -45,6 +45,7 @@ struct order {
 	uint32_t attempt;
 	uid_t uid;
 	gid_t gid;
+	bool is_limited; /* the index is root's, which the user may read */
 
 	enum interleave_stream last; /* the record that grows, */
 	uint64_t last_length;	     /* 0: there is none yet */

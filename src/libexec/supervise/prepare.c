@@ -206,18 +206,18 @@ void prepare_release(struct prepare_tokens *tokens)
 
 /* In one of its own user's, nothing would keep him from writing past the limit: but his quota,
  * where he has one, and that counts only his own. */
-static bool prepare_is_limited(int job_fd, const struct launch *launch)
+bool prepare_is_limited(int job_fd, const struct launch *launch)
 {
 	return launch->log_bytes > 0 && geteuid() == 0 && launch->spec.uid != 0 &&
 	       !privilege_has_quota(job_fd, launch->spec.uid);
 }
 
 /* Root's, which the job's user may read. It counts against his group's quota, if there is one. */
-static int prepare_keep(int fd, const struct spec *spec)
+int prepare_keep(int fd, uid_t uid, gid_t gid)
 {
-	if (fchown(fd, 0, spec->gid) < 0)
+	if (fchown(fd, 0, gid) < 0)
 		return -errno;
-	int rc = acl_give(fd, ACL_READ | ACL_WRITE, spec->uid, ACL_READ);
+	int rc = acl_give(fd, ACL_READ | ACL_WRITE, uid, ACL_READ);
 	/* Where there are no such lists the agent reads it for him. */
 	if (rc == -EOPNOTSUPP)
 		rc = fchmod(fd, 0600) < 0 ? -errno : 0;
@@ -265,7 +265,7 @@ int prepare_output(int job_fd, const struct launch *launch, const char *prefix, 
 		return err_set(err, -EINVAL, "'%s' of job %" PRIu64 " is no plain file", name,
 			       launch->id);
 
-	rc = is_limited ? prepare_keep(fd, &launch->spec)
+	rc = is_limited ? prepare_keep(fd, launch->spec.uid, launch->spec.gid)
 			: prepare_hand_over(fd, &launch->spec, &status);
 	/* The job keeps no O_NONBLOCK. */
 	if (rc == 0 && fcntl(fd, F_SETFL, O_APPEND) < 0)

@@ -48,6 +48,11 @@ struct prepare_tokens {
 int prepare_tokens(const struct launch *launch, struct prepare_tokens *out, struct err *err);
 void prepare_release(struct prepare_tokens *tokens);
 
+/* Whether the files that it keeps of what the job writes have to be root's, or its user could fill
+ * them past their limit. */
+bool prepare_is_limited(int job_fd, const struct launch *launch);
+/* Makes one of them root's, which the job's user may read. */
+int prepare_keep(int fd, uid_t uid, gid_t gid);
 /* Opens out.N or err.N of the job's directory for its user, who may read it. He owns it where its
  * length has no limit, or his quota is one; else it is root's. The descriptor: with a limit it is
  * not for the job, which writes into a pipe then. */
