@@ -14,8 +14,9 @@
 
 enum {
 	LIMIT_TEXT_MAX = 32,
-	/* Reckoned out by one change, twice each: some 10 us of the loop. */
-	LIMIT_STARTS_MAX = QUEUE_PENDING_MAX,
+	/* Starts that are reckoned out for one set, at some 25 us of the loop each. For one job
+	 * they are two for each priority at most. */
+	LIMIT_STARTS_MAX = 1024,
 };
 
 /* "1h30m", "45s". */
@@ -102,8 +103,8 @@ struct limit_pass {
 	const struct queue_limit *limit;
 	struct schedule_running *running; /* owned; with the limits that were allowed so far */
 	size_t count;
+	struct schedule_promises promises;
 	bool is_known;
-	size_t left; /* starts that may still be reckoned out */
 };
 
 static int limit_pass_look(struct queue *queue, struct limit_pass *pass, struct err *err)
@@ -116,6 +117,9 @@ static int limit_pass_look(struct queue *queue, struct limit_pass *pass, struct 
 		return err_set(err, -ENOMEM, "no memory to change the limits of jobs");
 
 	pass->count = queue_pass_running(queue, pass->running);
+	for (size_t i = 0; i < queue->count; i++)
+		schedule_promises_add(&pass->promises, &queue->jobs[i]->job);
+
 	pass->is_known = true;
 	return 0;
 }
@@ -124,7 +128,9 @@ static int limit_pass_look(struct queue *queue, struct limit_pass *pass, struct 
 static int limit_check_promises(struct queue *queue, struct limit_pass *pass,
 				const struct queue_job *job, uint64_t time_ns, struct err *err)
 {
-	uint64_t now_ns = loop_now_ns(queue->options.loop);
+	char start[LIMIT_TEXT_MAX], start_then[LIMIT_TEXT_MAX];
+	struct schedule_promises *promises = &pass->promises;
+	struct schedule_delay delay;
 	struct job later = job->job; /* its texts are lent */
 	size_t mine = 0;
 	int rc = limit_pass_look(queue, pass, err);
@@ -134,48 +140,29 @@ static int limit_check_promises(struct queue *queue, struct limit_pass *pass,
 	if (rc < 0 || mine == pass->count || job->run->grant_count == 0)
 		return rc;
 
-	later.wants.time_ns = time_ns;
+	if (promises->reckoned > 0 && promises->reckoned + 2 * promises->count > LIMIT_STARTS_MAX)
+		return err_set(err, -EAGAIN,
+			       "job %" PRIu64
+			       ": too many jobs at once, while so many others wait for "
+			       "their GPUs: ask for it again by itself",
+			       job->job.id);
 
-	struct schedule_running *running = pass->running;
-	uint64_t before_ns = running[mine].left_ns;
+	later.wants.time_ns = time_ns;
 	uint64_t after_ns = queue_left_ns(&later, clock_unix_ns());
 
-	for (size_t i = 0; rc == 0 && i < queue->count; i++) {
-		const struct job *other = &queue->jobs[i]->job;
-		char start[LIMIT_TEXT_MAX], start_then[LIMIT_TEXT_MAX];
-
-		if (other->state != JOB_PENDING || other->gpus == 0 || other->due_ns == 0 ||
-		    other->due_ns > now_ns)
-			continue;
-
-		if (pass->left == 0) {
-			rc = err_set(err, -EAGAIN,
-				     "job %" PRIu64
-				     ": too many jobs at once, while so many others wait for "
-				     "their GPUs: ask for it again by itself",
-				     job->job.id);
-			break;
-		}
-
-		pass->left--;
-		running[mine].left_ns = before_ns;
-		uint64_t at_ns = schedule_start_in(&queue->machine, other, running, pass->count);
-		running[mine].left_ns = after_ns;
-		uint64_t then_ns = schedule_start_in(&queue->machine, other, running, pass->count);
-
-		if (at_ns != SCHEDULE_NEVER && then_ns > at_ns)
-			rc = err_set(err, -EPERM,
-				     "job %" PRIu64 " of %s has waited for %" PRIu32
-				     " GPUs and is to start in %s; with this limit of job %" PRIu64
-				     " it would be %s: root and the members of "
-				     "sluice.jobs.adminGroup may set it",
-				     other->id, queue_user(queue, other->uid), other->gpus,
-				     limit_text(at_ns, start), job->job.id,
-				     limit_text(then_ns, start_then));
+	if (!schedule_promises_delayed(promises, &queue->machine, pass->running, pass->count, mine,
+				       after_ns, &delay)) {
+		pass->running[mine].left_ns = after_ns;
+		return 0;
 	}
 
-	running[mine].left_ns = rc < 0 ? before_ns : after_ns;
-	return rc;
+	return err_set(err, -EPERM,
+		       "job %" PRIu64 " of %s has waited for %" PRIu32
+		       " GPUs and is to start in %s; with this limit of job %" PRIu64
+		       " it would be %s: root and the members of sluice.jobs.adminGroup may set it",
+		       delay.job->id, queue_user(queue, delay.job->uid), delay.job->gpus,
+		       limit_text(delay.at_ns, start), job->job.id,
+		       limit_text(delay.then_ns, start_then));
 }
 
 /* Of a job that runs: whether it would have a GPU in a window in which that is another's. */
@@ -304,7 +291,7 @@ static int limit_span_begin(struct queue_change *change, struct limit_pass *pass
 
 int queue_limit_begin(struct queue_change *change, struct err *err)
 {
-	struct limit_pass pass = {.limit = &change->limit, .left = LIMIT_STARTS_MAX};
+	struct limit_pass pass = {.limit = &change->limit};
 	int rc = change->set.ids ? limit_set_begin(change, &pass, err)
 				 : limit_span_begin(change, &pass, err);
 

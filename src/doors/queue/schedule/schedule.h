@@ -231,11 +231,30 @@ int schedule_pass(struct schedule_machine *machine, const struct schedule_input 
 uint64_t schedule_due_ns(uint64_t after_ns, uint32_t gpus, uint32_t machine_gpus,
 			 int64_t waits_since_ns, uint64_t served_ns);
 
-/* In how long there are devices for the job at the earliest, if all that run end as they say and
- * nothing else is started; SCHEDULE_NEVER: not known. Pledges, and what other waiting jobs keep, do
- * not count: behind another job it starts later. Enough to compare two ends of one that runs; what
- * people are told is opens_ns of a decision. */
-uint64_t schedule_start_in(struct schedule_machine *machine, const struct job *job,
-			   const struct schedule_running *running, size_t count);
+enum { SCHEDULE_PROMISES_MAX = 2 * WANTS_PRIORITY_MAX + 1 }; /* one pledge for each priority */
+
+/* The waiting jobs for which GPUs are reserved: the only ones that the end of a running job is
+ * promised to. Zeroed at first. */
+struct schedule_promises {
+	const struct job *jobs[SCHEDULE_PROMISES_MAX]; /* borrowed */
+	size_t count;
+	size_t reckoned; /* starts, so far: what it has cost */
+};
+
+/* One that starts later, and in how long. */
+struct schedule_delay {
+	const struct job *job;
+	uint64_t at_ns, then_ns;
+};
+
+/* Leaves out a job that does not wait, or to which nothing is pledged. */
+void schedule_promises_add(struct schedule_promises *promises, const struct job *job);
+/* Whether one of them starts later if running[which] ends in `left_ns`. `running` is as it was
+ * afterwards. A start is reckoned as if nothing else were started: neither pledges nor what other
+ * waiting jobs keep count, behind which it starts later. What people are told is opens_ns of a
+ * decision. */
+bool schedule_promises_delayed(struct schedule_promises *promises, struct schedule_machine *machine,
+			       struct schedule_running *running, size_t count, size_t which,
+			       uint64_t left_ns, struct schedule_delay *out);
 
 #endif

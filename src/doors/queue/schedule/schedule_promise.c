@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When one job could start, of which somebody wants to know whether a change would delay it. */
+/* When a job could start, and whether a change would delay one for which GPUs are reserved. */
 #include "doors/queue/schedule/schedule.h"
 
 #include <stdlib.h>
 
 #include "doors/queue/schedule/schedule_internal.h"
 
-uint64_t schedule_start_in(struct schedule_machine *machine, const struct job *job,
-			   const struct schedule_running *running, size_t count)
+/* In how long there are devices for the job at the earliest, if all that run end as they say;
+ * SCHEDULE_NEVER: not known. */
+static uint64_t promise_start(struct schedule_machine *machine, const struct job *job,
+			      const struct schedule_running *running, size_t count)
 {
 	struct job one = *job; /* its texts are lent */
 	struct schedule_state state = {.machine = machine, .job = &one};
@@ -24,4 +26,36 @@ uint64_t schedule_start_in(struct schedule_machine *machine, const struct job *j
 	free(state.guests);
 	free(state.ends);
 	return plan.opens_ns;
+}
+
+void schedule_promises_add(struct schedule_promises *promises, const struct job *job)
+{
+	if (job->state != JOB_PENDING || job->gpus == 0 || job->pledged_ns == 0)
+		return;
+	if (promises->count < SCHEDULE_PROMISES_MAX)
+		promises->jobs[promises->count++] = job;
+}
+
+bool schedule_promises_delayed(struct schedule_promises *promises, struct schedule_machine *machine,
+			       struct schedule_running *running, size_t count, size_t which,
+			       uint64_t left_ns, struct schedule_delay *out)
+{
+	uint64_t before_ns = running[which].left_ns;
+	bool is_delayed = false;
+
+	for (size_t i = 0; !is_delayed && i < promises->count; i++) {
+		const struct job *job = promises->jobs[i];
+
+		promises->reckoned += 2;
+		uint64_t at_ns = promise_start(machine, job, running, count);
+		running[which].left_ns = left_ns;
+		uint64_t then_ns = promise_start(machine, job, running, count);
+		running[which].left_ns = before_ns;
+
+		is_delayed = at_ns != SCHEDULE_NEVER && then_ns > at_ns;
+		if (is_delayed)
+			*out = (struct schedule_delay){job, at_ns, then_ns};
+	}
+
+	return is_delayed;
 }
