@@ -204,13 +204,38 @@ def test_what_users_may_do_with_limits(machine):
 
     wait_until(is_reserved)
     reply = as_user(machine, ALICE, "jobs", "set", "--time", "+1h", alices)
-    assert reply.rc == 77 and f"job {wide} of" in reply.err and "is to start in" in reply.err, reply.err
+    assert reply.rc == 77 and f"job {wide} of" in reply.err and "has waited for 2 GPUs and is to start in" in reply.err, reply.err
+    assert "it would start 1h00m later" in reply.err or "it would start 59m59s later" in reply.err, reply.err
     assert machine.job(alices)["limit_seconds"] == 3600
     as_user(machine, ALICE, "jobs", "set", "--time", "-1m", alices).ok()
     machine.run("sluice", "jobs", "set", "--time", "9h", alices).ok()  # root may
     assert machine.job(alices)["limit_seconds"] == 9 * 3600
     endless = int(as_user(machine, ALICE, "run", "-d", "--gpus", "0", "--", "true").ok().out)
     assert machine.job(endless)["limit_seconds"] == 4 * 3600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="jobs of several users need root")
+def test_less_than_a_second_later_is_as_promised(machine):
+    """Two that end within a second: one may end a moment after the other, but not both by turns for ever."""
+    machine.start("dgx-a100", "--gpus", "2")
+    config = machine.directory / "config.yaml"
+    config.write_text("sluice: {jobs: {reserveAfter: 500ms}}")
+    machine.agent("--config", config)
+    both = int(as_user(machine, ALICE, "run", "-d", "--gpus", "1", "--time", "1h", "--array", "2", "--", "sleep", "1000").ok().out)
+    first, last = sorted((f"{both}.{i}" for i in range(2)),
+                         key=lambda job: machine.job_in(job, "Running")["attempt"]["started_unix"])
+    waits = int(as_user(machine, BOB, "run", "-d", "--gpus", "2", "--time", "1h", "--", "true").ok().out)
+
+    def is_due():
+        number(machine, "--", "true")
+        return "reserved" in (machine.job(waits)["reason_text"] or "")
+
+    wait_until(is_due)
+    as_user(machine, ALICE, "jobs", "set", "--time", "+1s", first).ok()
+    replies = [as_user(machine, ALICE, "jobs", "set", "--time", "+1s", job) for job in (last, first) * 2]
+    refused = [reply for reply in replies if reply.rc == 77]
+    assert len(refused) >= 3, replies  # the very first is about a second late, a moment more or less
+    assert all(f"job {waits} of" in reply.err and " later: " in reply.err for reply in refused), replies
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="jobs of several users need root")

@@ -124,14 +124,14 @@ static int limit_pass_look(struct queue *queue, struct limit_pass *pass, struct 
 	return 0;
 }
 
-/* Of a job that runs: whether one for which GPUs are reserved would start later. */
+/* Of a job that runs, to which a limit is given that is longer than the one that it has: whether
+ * one for which GPUs are reserved would start later. */
 static int limit_check_promises(struct queue *queue, struct limit_pass *pass,
 				const struct queue_job *job, uint64_t time_ns, struct err *err)
 {
-	char start[LIMIT_TEXT_MAX], start_then[LIMIT_TEXT_MAX];
+	char start[LIMIT_TEXT_MAX], by[LIMIT_TEXT_MAX];
 	struct schedule_promises *promises = &pass->promises;
 	struct schedule_delay delay;
-	struct job later = job->job; /* its texts are lent */
 	size_t mine = 0;
 	int rc = limit_pass_look(queue, pass, err);
 
@@ -147,22 +147,26 @@ static int limit_check_promises(struct queue *queue, struct limit_pass *pass,
 			       "their GPUs: ask for it again by itself",
 			       job->job.id);
 
-	later.wants.time_ns = time_ns;
-	uint64_t after_ns = queue_left_ns(&later, clock_unix_ns());
+	/* By the same clock: what it gets more is what others lose. */
+	uint64_t after_ns = pass->running[mine].left_ns + (time_ns - job->job.wants.time_ns);
 
+	promises->now_ns = loop_now_ns(queue->options.loop);
 	if (!schedule_promises_delayed(promises, &queue->machine, pass->running, pass->count, mine,
 				       after_ns, &delay)) {
 		pass->running[mine].left_ns = after_ns;
 		return 0;
 	}
 
+	uint64_t delay_ns = delay.then_ns - delay.at_ns;
+
 	return err_set(err, -EPERM,
 		       "job %" PRIu64 " of %s has waited for %" PRIu32
-		       " GPUs and is to start in %s; with this limit of job %" PRIu64
-		       " it would be %s: root and the members of sluice.jobs.adminGroup may set it",
+		       " GPU%s and is to start in %s; with this limit of job %" PRIu64
+		       " it would start %s later: root and the members of "
+		       "sluice.jobs.adminGroup may set it",
 		       delay.job->id, queue_user(queue, delay.job->uid), delay.job->gpus,
-		       limit_text(delay.at_ns, start), job->job.id,
-		       limit_text(delay.then_ns, start_then));
+		       delay.job->gpus == 1 ? "" : "s", limit_text(delay.at_ns, start), job->job.id,
+		       delay_ns < CLOCK_NS_PER_S ? "less than a second" : limit_text(delay_ns, by));
 }
 
 /* Of a job that runs: whether it would have a GPU in a window in which that is another's. */

@@ -238,6 +238,7 @@ enum { SCHEDULE_PROMISES_MAX = 2 * WANTS_PRIORITY_MAX + 1 }; /* one pledge for e
 struct schedule_promises {
 	const struct job *jobs[SCHEDULE_PROMISES_MAX]; /* borrowed */
 	size_t count;
+	uint64_t now_ns; /* as that of a pass */
 	size_t reckoned; /* starts, so far: what it has cost */
 };
 
@@ -249,10 +250,11 @@ struct schedule_delay {
 
 /* Leaves out a job that does not wait, or to which nothing is pledged. */
 void schedule_promises_add(struct schedule_promises *promises, const struct job *job);
-/* Whether one of them starts later if running[which] ends in `left_ns`. `running` is as it was
- * afterwards. A start is reckoned as if nothing else were started: neither pledges nor what other
- * waiting jobs keep count, behind which it starts later. What people are told is opens_ns of a
- * decision. */
+/* Whether one of them starts later, by a second or more, if running[which] ends in `left_ns`; or by
+ * less, but then a second after it was promised to start, or nobody knows when that is. `running`
+ * is as it was afterwards. A start is reckoned as if nothing else were started: neither pledges nor
+ * what other waiting jobs keep count, behind which it starts later. What people are told is
+ * opens_ns of a decision. */
 bool schedule_promises_delayed(struct schedule_promises *promises, struct schedule_machine *machine,
 			       struct schedule_running *running, size_t count, size_t which,
 			       uint64_t left_ns, struct schedule_delay *out);

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "doors/queue/schedule/schedule_internal.h"
 
 /* In how long there are devices for the job at the earliest, if all that run end as they say;
@@ -36,6 +37,18 @@ void schedule_promises_add(struct schedule_promises *promises, const struct job 
 		promises->jobs[promises->count++] = job;
 }
 
+/* Less than a second is nothing by itself. But two that are extended by turns would add it up: the
+ * promise stays where it is. */
+static bool promise_is_broken(const struct job *job, uint64_t now_ns, uint64_t at_ns,
+			      uint64_t then_ns)
+{
+	if (at_ns == SCHEDULE_NEVER || then_ns <= at_ns)
+		return false;
+
+	return then_ns - at_ns >= CLOCK_NS_PER_S || job->promise_ns == SCHEDULE_NEVER ||
+	       now_ns + then_ns >= job->promise_ns + CLOCK_NS_PER_S;
+}
+
 bool schedule_promises_delayed(struct schedule_promises *promises, struct schedule_machine *machine,
 			       struct schedule_running *running, size_t count, size_t which,
 			       uint64_t left_ns, struct schedule_delay *out)
@@ -52,7 +65,7 @@ bool schedule_promises_delayed(struct schedule_promises *promises, struct schedu
 		uint64_t then_ns = promise_start(machine, job, running, count);
 		running[which].left_ns = before_ns;
 
-		is_delayed = at_ns != SCHEDULE_NEVER && then_ns > at_ns;
+		is_delayed = promise_is_broken(job, promises->now_ns, at_ns, then_ns);
 		if (is_delayed)
 			*out = (struct schedule_delay){job, at_ns, then_ns};
 	}

@@ -9,13 +9,15 @@
 
 enum { MANY = 10000 };
 
-/* Two GPUs, of which the jobs end in 40 and in 100. */
+#define S UINT64_C(1000000000)
+
+/* Two GPUs, of which the jobs end in 40 and in 100 seconds. */
 static void two_run(void)
 {
 	gpus(2);
 	configure(PLAIN);
-	runs(ALICE, 0, 40, 0, 0);
-	runs(ALICE, 1, 100, 0, 0);
+	runs(ALICE, 0, 40 * S, 0, 0);
+	runs(ALICE, 1, 100 * S, 0, 0);
 }
 
 static bool delays(struct schedule_promises *promises, size_t which, uint64_t left_ns,
@@ -36,7 +38,7 @@ static void only_jobs_with_a_pledge_are_reckoned_out(void **state)
 	due.due_ns = 1;
 	for (size_t i = 0; i < MANY; i++)
 		schedule_promises_add(&promises, &due);
-	assert_false(delays(&promises, 0, 90, &delay));
+	assert_false(delays(&promises, 0, 90 * S, &delay));
 	assert_int_equal(promises.reckoned, 0);
 
 	struct job pledged = due;
@@ -44,12 +46,12 @@ static void only_jobs_with_a_pledge_are_reckoned_out(void **state)
 	pledged.id = 2;
 	pledged.pledged_ns = 1;
 	schedule_promises_add(&promises, &pledged);
-	assert_true(delays(&promises, 0, 90, &delay));
+	assert_true(delays(&promises, 0, 90 * S, &delay));
 	assert_int_equal(promises.reckoned, 2);
 	assert_ptr_equal(delay.job, &pledged);
-	assert_int_equal(delay.at_ns, 40);
-	assert_int_equal(delay.then_ns, 90);
-	assert_int_equal(fixture->running[0].left_ns, 40);
+	assert_int_equal(delay.at_ns, 40 * S);
+	assert_int_equal(delay.then_ns, 90 * S);
+	assert_int_equal(fixture->running[0].left_ns, 40 * S);
 }
 
 static void the_one_that_ends_last_delays_a_wide_job(void **state)
@@ -62,11 +64,36 @@ static void the_one_that_ends_last_delays_a_wide_job(void **state)
 	wide.state = JOB_PENDING;
 	wide.pledged_ns = 1;
 	schedule_promises_add(&promises, &wide);
-	assert_false(delays(&promises, 0, 100, &delay));
-	assert_true(delays(&promises, 0, 101, &delay));
-	assert_true(delays(&promises, 1, 101, &delay));
-	assert_int_equal(delay.at_ns, 100);
-	assert_int_equal(delay.then_ns, 101);
+	assert_false(delays(&promises, 0, 100 * S, &delay));
+	assert_true(delays(&promises, 0, 101 * S, &delay));
+	assert_true(delays(&promises, 1, 101 * S, &delay));
+	assert_int_equal(delay.at_ns, 100 * S);
+	assert_int_equal(delay.then_ns, 101 * S);
+}
+
+static void less_than_a_second_later_is_as_it_was(void **state)
+{
+	struct schedule_promises promises = {.now_ns = 5 * S};
+	struct schedule_delay delay;
+	struct job wide = WHOLE(1, 2);
+
+	two_run();
+	wide.state = JOB_PENDING;
+	wide.pledged_ns = 1;
+	wide.promise_ns = 105 * S;
+	schedule_promises_add(&promises, &wide);
+	assert_false(delays(&promises, 0, 101 * S - 1, &delay));
+	assert_true(delays(&promises, 0, 101 * S, &delay));
+
+	/* By turns: each gains less than a second, until both have gained one. */
+	fixture->running[0].left_ns = 101 * S - 1;
+	assert_true(delays(&promises, 1, 101 * S, &delay));
+	assert_int_equal(delay.at_ns, 101 * S - 1);
+
+	/* It has no moment that it could be held to. */
+	wide.promise_ns = SCHEDULE_NEVER;
+	assert_false(delays(&promises, 1, 101 * S - 1, &delay));
+	assert_true(delays(&promises, 1, 101 * S, &delay));
 }
 
 static void nobody_waits_who_has_started_or_wants_no_gpu(void **state)
@@ -92,6 +119,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(only_jobs_with_a_pledge_are_reckoned_out),
 	    TEST(the_one_that_ends_last_delays_a_wide_job),
+	    TEST(less_than_a_second_later_is_as_it_was),
 	    TEST(nobody_waits_who_has_started_or_wants_no_gpu),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
