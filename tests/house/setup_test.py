@@ -91,7 +91,8 @@ def test_without_root_and_sudo_it_says_what_is_needed(machine):
     assert result.returncode == 1
     assert result.stderr.splitlines() == [
         "setup: not root, and there is no sudo; install these packages yourself: "
-        "golang-go python3-venv ca-certificates nodejs npm python3-yaml python3-scipy"]
+        "golang-go python3-venv ca-certificates nodejs npm python3-yaml python3-scipy "
+        "slurmctld slurmd slurm-client munge"]
 
 
 def test_a_failing_apt_get_is_reported_with_the_list(machine):
