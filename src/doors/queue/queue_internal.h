@@ -312,6 +312,9 @@ struct queue {
 	bool storage_paused;	   /* nothing is started until the timer */
 	uint64_t storage_retry_ns; /* the next pause */
 	struct loop_timer *storage_timer;
+	/* Why a reservation could not be moved off a GPU that fails, as it was logged; "". */
+	char claim_error[ERR_TEXT_MAX];
+	uint64_t claim_retry_ns, claim_next_ns; /* the last pause, and when it ends: loop time */
 	struct loop_timer *backoff_timer;
 	int begin_fd;		     /* owned; of the wall clock: the next `--begin`; -1 */
 	struct loop_fd *begin_watch; /* owned; NULL */

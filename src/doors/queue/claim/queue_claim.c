@@ -295,6 +295,13 @@ static int claim_work(struct queue_op *op)
 	return rc;
 }
 
+/* Nothing keeps a reservation on a GPU that fails. */
+static void claim_move_forget(struct queue *queue)
+{
+	queue->claim_error[0] = '\0';
+	queue->claim_retry_ns = queue->claim_next_ns = 0;
+}
+
 static void claim_done(struct queue_op *op, int rc)
 {
 	struct queue_claiming *claiming = (struct queue_claiming *)op;
@@ -305,6 +312,7 @@ static void claim_done(struct queue_op *op, int rc)
 		claims_done(&queue->claims);
 		queue->claims = claiming->claims;
 		claiming->claims = (struct claims){.items = NULL};
+		claim_move_forget(queue);
 		queue_storage_worked(queue);
 		queue_kick(queue);
 		queue_changed(queue);
@@ -449,13 +457,31 @@ static bool claim_move(struct queue *queue, const struct claims *claims, struct 
 	return true;
 }
 
+/* Each look at the machine gets here: it is told once, and tried again after longer and longer
+ * pauses. */
+static void claim_move_failed(struct queue *queue, const char *name, const char *why)
+{
+	char text[ERR_TEXT_MAX];
+
+	(void)snprintf(text, sizeof(text), "reservation '%s' keeps a GPU that fails: %.*s", name,
+		       ERR_TEXT_MAX - 128, why);
+	if (strcmp(queue->claim_error, text) != 0) {
+		log_write(queue->options.log, LOG_LEVEL_WARNING, NULL, "%s", text);
+		(void)snprintf(queue->claim_error, sizeof(queue->claim_error), "%s", text);
+	}
+
+	uint64_t delay_ns = queue->claim_retry_ns ? 2 * queue->claim_retry_ns : CLOCK_NS_PER_S;
+
+	queue->claim_retry_ns = delay_ns < QUEUE_STORAGE_MAX_NS ? delay_ns : QUEUE_STORAGE_MAX_NS;
+	queue->claim_next_ns = loop_now_ns(queue->options.loop) + queue->claim_retry_ns;
+}
+
 static void claim_moved(int rc, const struct claim *claim, const struct err *err, void *context)
 {
 	struct queue *queue = context;
 
-	if (rc < 0) /* the next look at the machine tries again */
-		log_write(queue->options.log, LOG_LEVEL_WARNING, NULL,
-			  "reservation '%s' keeps a GPU that fails: %s", claim->name, err->text);
+	if (rc < 0)
+		claim_move_failed(queue, claim->name, err->text);
 	else
 		log_write(queue->options.log, LOG_LEVEL_INFO, NULL, "reservation '%s' has %s",
 			  claim->name, claim->moved);
@@ -467,7 +493,7 @@ void queue_claim_move(struct queue *queue)
 	size_t at = 0;
 
 	if (queue->is_claiming || queue->closing || queue->storage_paused ||
-	    !queue->machine.inventory)
+	    !queue->machine.inventory || queue->claim_next_ns > loop_now_ns(queue->options.loop))
 		return;
 
 	for (; at < queue->claims.count; at++) {
@@ -480,8 +506,12 @@ void queue_claim_move(struct queue *queue)
 			break;
 	}
 
-	struct queue_claiming *claiming =
-	    at < queue->claims.count ? calloc(1, sizeof(*claiming)) : NULL;
+	if (at == queue->claims.count) {
+		claim_move_forget(queue);
+		return;
+	}
+
+	struct queue_claiming *claiming = calloc(1, sizeof(*claiming));
 	if (!claiming)
 		return;
 	if (claims_copy(&queue->claims, clock_unix_ns(), &claiming->claims) < 0) {
