@@ -49,6 +49,10 @@ uint64_t schedule_pledge_left(const struct schedule_state *state,
 	    pledge_yields_to(state, guest))
 		return guest->left_ns;
 
+	/* What is estimated to be gone by then is worth nothing any more. */
+	if (guest->is_estimate && job->takes_no_estimates)
+		return SCHEDULE_NEVER;
+
 	/* It was let past because it would be gone by then. */
 	return pledge_after(state->input->now_ns, guest->left_ns) <= job->promise_ns
 		   ? guest->left_ns
