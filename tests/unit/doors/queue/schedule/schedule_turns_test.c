@@ -182,6 +182,7 @@ static void when_jobs_are_due(void **state)
 	assert_int_equal(schedule_due_ns(ten, 8, 8, 1000, 500), 1600);
 	assert_int_equal(schedule_due_ns(ten, 8, 8, 1000, 5000), 5600);
 	/* Fewer than half of the GPUs; of two one is not wide, and what there is is not known. */
+	assert_int_equal(schedule_due_ns(ten, 2, 8, 1000, 0), 1000 + SCHEDULE_MIDDLE_TIMES * ten);
 	assert_int_equal(schedule_due_ns(ten, 3, 8, 1000, 0), 1000 + SCHEDULE_MIDDLE_TIMES * ten);
 	assert_int_equal(schedule_due_ns(ten, 3, 7, 1000, 0), 1000 + SCHEDULE_MIDDLE_TIMES * ten);
 	assert_int_equal(schedule_due_ns(ten, 2, 3, 1000, 0), 1600);
